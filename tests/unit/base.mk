@@ -1,0 +1,1 @@
+# unit tests of base/: check_PROGRAMS += and TESTS +=

@@ -1,0 +1,1 @@
+# unit tests of client/: check_PROGRAMS += and TESTS +=

@@ -1,0 +1,1 @@
+# unit tests of kernels/: check_PROGRAMS += and TESTS +=

@@ -1,0 +1,1 @@
+# unit tests of proto/: check_PROGRAMS += and TESTS +=

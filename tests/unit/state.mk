@@ -1,0 +1,1 @@
+# unit tests of state/: check_PROGRAMS += and TESTS +=

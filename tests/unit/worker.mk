@@ -1,0 +1,1 @@
+# unit tests of worker/: check_PROGRAMS += and TESTS +=
