@@ -1,0 +1,72 @@
+/* conf.h - the configuration file (libconfuse syntax), the same for every program; doc/sluice.conf.5 lists the keys
+ *
+ * Reading is all or nothing: an unknown key, a value out of range or two nodes of one name is an error with file and line, and the
+ * caller keeps what it had. Strings belong to the struct conf.
+ */
+#ifndef SLUICE_CONF_H
+#define SLUICE_CONF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "err.h"
+#include "hostlist.h"
+
+struct conf_class {
+    char     *name;
+    unsigned  devices;          /* a node, 1..64 */
+    uint64_t  memory;           /* of a node, bytes; 0 = not checked */
+    uint64_t  shm;              /* buffer a node, bytes */
+    double    nominal_ms;       /* > 0: emulated on the CPU, a TF is held to this service time; 0 = a real device */
+    char     *gpu_arch;
+};
+struct conf_pool { char *name; unsigned min_good; bool degraded; int nice; };        /* online, async: both always exist */
+struct conf_node { char *list; struct hostlist *names; char *class_name, *pool; char *slurm; };
+struct conf_role { char *name; char **users; unsigned n_users; char **groups; unsigned n_groups; };
+struct conf_worker {
+    char    *shm_dir;           /* default /dev/shm */
+    bool     huge_pages;
+    double   high_water;        /* 0.05..1, default 0.80 */
+    unsigned building_limit;    /* 1..64, default 3 */
+    char    *crash_dir;         /* default STATE_DIR/crash */
+    uint64_t crash_limit;       /* bytes kept in all, default 4G */
+    bool     fail_on_loss;
+};
+struct conf_limits {            /* section limits { } at the top */
+    unsigned clients;           /* connections of people, default 256 */
+    unsigned queue;             /* TFs waiting in a run, default 4096 */
+    unsigned attempts;          /* of a TF, default 3 */
+    double   part_timeout;      /* s from the first to the last announced part of a TF, default 1 */
+    double   pull_timeout;      /* s without progress of a pull, default 1 */
+    double   process_timeout;   /* s in a reconstruction process, default 120 */
+    double   deliver_timeout;   /* s of a delivery without progress before it shows as stalled, default 60 */
+    double   contact_timeout;   /* s without a sign of life, default 4 */
+    double   grace;             /* s that a lost worker's TFs wait for it after a restart of sluiced, default 10 */
+    uint64_t run_tfs;           /* settled TFs kept a run in the history, default 1000000 */
+};
+
+struct conf {
+    char  *path;                /* of the file, NULL = defaults */
+    char  *state_dir;           /* default /var/lib/sluice */
+    char  *socket;              /* default /run/sluice/sluiced.sock */
+    char  *listen;              /* HOST:PORT or NULL; needs auth */
+    char  *auth;                /* "none" (Unix socket only) or "munge" */
+    char  *log;                 /* file or NULL = stderr */
+    char **roots_input;  unsigned n_roots_input;     /* default: any */
+    char **roots_output; unsigned n_roots_output;
+    struct conf_class *classes; unsigned n_classes;
+    struct conf_pool   pools[2];                     /* [0] online, [1] async */
+    struct conf_node  *nodes;   unsigned n_nodes;
+    struct conf_role  *roles;   unsigned n_roles;
+    struct conf_worker worker;
+    struct conf_limits limits;
+};
+
+struct conf *conf_read(const char *path, struct err *e);       /* NULL path = all defaults */
+struct conf *conf_parse(const char *text, const char *name, struct err *e);
+void  conf_destroy(struct conf *c);
+char *conf_show(const struct conf *c);                         /* as a file that conf_parse takes; caller frees */
+const struct conf_class *conf_class_find(const struct conf *c, const char *name);
+/* Class and pool that the configuration gives a node, NULL when it names no such node. */
+const struct conf_node *conf_node_find(const struct conf *c, const char *name);
+
+#endif
