@@ -3,7 +3,12 @@ noinst_LIBRARIES += proto/libproto.a proto/libtffile.a
 
 proto_libproto_a_CPPFLAGS = $(PROTO_CPPFLAGS)
 proto_libproto_a_SOURCES = \
-	%D%/frame.h
+	%D%/chan.h \
+	%D%/frame.h \
+	%D%/names.h \
+	%D%/peer.h \
+	%D%/runkey.h \
+	%D%/shm_layout.h
 nodist_proto_libproto_a_SOURCES = proto/sluice.pb-c.c proto/sluice.pb-c.h
 
 BUILT_SOURCES += proto/sluice.pb-c.h

@@ -1,0 +1,53 @@
+/* chan.h - a framed connection on the loop: partial I/O, a bounded send queue, heartbeats, deadlines
+ *
+ * One owner, one loop, no threads. Callbacks come from the loop only, never from within chan_send. After `closed` was called the
+ * chan is dead: the owner calls chan_destroy (also from within a callback). Heartbeats (PING when nothing was sent for a
+ * second) go ahead of everything queued; a peer from which nothing came for dead_s is closed with ERR_TIMEOUT. Deadlines are
+ * judged only after a full read pass, and shift by the length of our own stall.
+ */
+#ifndef SLUICE_CHAN_H
+#define SLUICE_CHAN_H
+
+#include <ev.h>
+#include "frame.h"
+
+struct chan;
+
+struct chan_events {
+    /* m belongs to the chan and is gone after the call. fds: descriptors that came along, the callee takes them (sets them to -1) or
+     * the chan closes them. */
+    void (*message)(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds);
+    void (*closed)(void *arg, struct chan *c, const struct err *why);     /* why->code ERR_NONE: the peer closed in order */
+    void (*drained)(void *arg, struct chan *c);                           /* may be NULL: the send queue fell below half its bound */
+};
+
+struct chan_limits {
+    size_t   max_queue;       /* bytes that may wait to be sent, default 8 MiB; beyond: chan_send fails, the connection is closed as lagging */
+    uint32_t max_length;      /* a frame's length while the peer is not known yet, default 64 KiB (see chan_known) */
+    double   beat_s, dead_s;  /* default 1 and 4; beat_s < 0: no heartbeat */
+};
+
+/* Takes fd (nonblocking, connected). */
+struct chan *chan_create(struct ev_loop *loop, int fd, const struct chan_limits *limits, const struct chan_events *events, void *arg);
+void  chan_destroy(struct chan *c);                       /* NULL is fine; closes at once */
+void  chan_close_after_send(struct chan *c, double limit_s);   /* what is queued goes out, then `closed` comes */
+void  chan_set_owner(struct chan *c, const struct chan_events *events, void *arg);   /* hands it to another module */
+void  chan_known(struct chan *c);                         /* the peer is authenticated: the table's limits hold from now on */
+
+/* Queues one message. -1: dead, or the queue is full (ERR_TIMEOUT "lagging"); `closed` follows from the loop. fds are duplicated. */
+int   chan_send(struct chan *c, uint32_t id, const ProtobufCMessage *m);
+int   chan_send_fds(struct chan *c, uint32_t id, const ProtobufCMessage *m, const int *fds, unsigned n_fds);
+int   chan_send_error(struct chan *c, uint32_t id, const struct err *why, const char *word);
+/* size bytes from fd at offset follow the last frame, raw (a source's part); sent without copying where the kernel can, and
+ * before any later frame but heartbeats wait behind it. memory variant: data must live until `sent` was called. */
+int   chan_send_raw(struct chan *c, const void *data, size_t size, void (*sent)(void *arg, int ok), void *arg);
+/* The next size bytes after the frame being handled go straight to data; then `done` is called with ok 1, and frames go on.
+ * progress (may be NULL) is called after each read. When the chan closes first: done with ok 0, before `closed`. */
+int   chan_receive_raw(struct chan *c, void *data, size_t size, void (*done)(void *arg, int ok), void (*progress)(void *arg, size_t got), void *arg);
+
+size_t chan_queued(const struct chan *c);                 /* bytes waiting to be sent */
+double chan_silence_s(const struct chan *c);              /* since the last byte from the peer */
+int    chan_fd(const struct chan *c);
+const char *chan_peer(const struct chan *c);              /* "unix pid 12 uid 0" or "[::1]:7000": for the log */
+
+#endif

@@ -1,0 +1,73 @@
+/* peer.h - who is at the other end: listening, connecting, the handshake HELLO WELCOME (AUTH) READY
+ *
+ * address: "unix:PATH" (or a bare path with a '/'), "HOST:PORT", "[V6]:PORT". TCP needs a method ("munge"): a listener without one is
+ * refused. Names are resolved and munge is asked by the name thread (names.h), never by the loop. A mismatch of versions ends in
+ * ERR_PROTOCOL with a sentence naming both.
+ */
+#ifndef SLUICE_PEER_H
+#define SLUICE_PEER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include "chan.h"
+
+struct names;                                             /* names.h */
+
+struct peer_id {
+    bool     local;                                       /* Unix socket */
+    uid_t    uid; gid_t gid; pid_t pid;                   /* of the process (Unix) or the credential (munge; pid 0) */
+    char     user[64];
+    char     address[80];
+    double   clock_offset;                                /* s, theirs minus ours */
+};
+
+/* The listener's side: called when a peer is known. The callee owns chan and sets its events (chan_set_owner). hello lives for the call. READY has not been sent: the
+ * callee answers with peer_ready (or chan_send_error and chan_close_after_send). */
+typedef void (*peer_accepted)(void *arg, struct chan *c, const struct peer_id *id, const Sluice__Hello *hello);
+
+struct listener_conf {
+    struct ev_loop *loop;  struct names *names;
+    const char *address;  const char *method;             /* NULL or "munge" */
+    uint64_t    epoch;
+    unsigned    max_pending;                              /* handshakes in progress, default 64 */
+    double      handshake_s;                              /* deadline, default 5 */
+    struct chan_limits limits;
+    mode_t      mode;                                     /* of a Unix socket, default 0666: who may do what is decided by peer credentials */
+    peer_accepted accepted;  void *arg;
+};
+/* A stale socket file is replaced when nobody listens on it; a live one is ERR_STATE. Out of descriptors: accept pauses with back-off, a reserved
+ * descriptor lets it say so to the peer, logged once. */
+struct listener *listener_create(const struct listener_conf *conf, struct err *e);
+void  listener_destroy(struct listener *l);
+const char *listener_address(const struct listener *l);   /* as bound: port 0 filled in */
+struct listener_stats { uint64_t accepted, refused, timed_out, bad; } listener_stats(const struct listener *l);
+int   peer_ready(struct chan *c, const struct peer_id *id, const char *role);
+
+/* The connector's side. Reconnects with full jitter (0.1 s doubling to 5 s, spread random) until destroyed, unless once. */
+struct connector_events {
+    void (*ready)(void *arg, struct chan *c, const Sluice__Welcome *w, const Sluice__Ready *r);   /* chan is the connector's; set nothing on it */
+    void (*message)(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds);
+    void (*lost)(void *arg, const struct err *why);       /* of a ready connection, or of each failed try */
+};
+struct connector_conf {
+    struct ev_loop *loop;  struct names *names;           /* names NULL: Unix sockets only */
+    const char *address;  const char *method;
+    Sluice__Role role;  const char *name;
+    bool   once;                                          /* a command: no second try */
+    double connect_s;                                     /* deadline of a try, default 5 */
+    struct chan_limits limits;
+    struct connector_events events;  void *arg;
+};
+struct connector *connector_create(const struct connector_conf *conf, struct err *e);
+void  connector_destroy(struct connector *c);
+struct chan *connector_chan(const struct connector *c);   /* NULL while not ready */
+
+/* Socket of an address, for others that listen or connect by themselves (source, worker). Nonblocking. */
+int   peer_listen_fd(const char *address, mode_t mode, struct err *e);
+/* Numeric hosts and Unix paths only, at once. */
+int   peer_connect_fd(const char *address, struct err *e);
+/* HOST:PORT taken apart; v6 in brackets or bare. An address of loopback, or a wildcard, advertised to others is for the caller to refuse (peer_is_loopback). */
+int   peer_parse(const char *address, char host[256], char port[16], struct err *e);
+bool  peer_is_loopback(const char *address);
+
+#endif
