@@ -1,0 +1,39 @@
+/* writer.h - the thread that commits: the loop puts changes, hears of each after it is on disk
+ *
+ * From: every module that changes something stored.  To: state/, then back to the module in the loop.
+ * Changes are written in the order they were put; one transaction takes all that wait (a batch, at most 1024); `then` is called in the
+ * loop, in order, after the commit. The loop never calls SQLite after start-up.
+ */
+#ifndef SLUICE_WRITER_H
+#define SLUICE_WRITER_H
+
+#include <ev.h>
+#include "db.h"
+
+enum change_kind {
+    CHANGE_MARK,      /* marks, clears, and whatever takes a node out: may use the reserve; refused only when even that is full */
+    CHANGE_NEW,       /* new moves, runs, jobs, nodes: refused at once while the state is not writable */
+    CHANGE_KEEP,      /* what the running stream reports: waits in memory (counted) until it can be written, never refused; `then` comes when it is on disk */
+};
+
+struct writer;
+struct writer *writer_create(struct ev_loop *loop, struct db *db, struct err *e);     /* takes db */
+/* Commits what is queued (at most limit_s), ends the thread, closes the database. Returns the number of changes that could not be written. */
+unsigned writer_destroy(struct writer *w, double limit_s);
+
+/* write: in the writer's thread, touches only arg and db, in a savepoint of its own. then: in the loop; rc 0 = on disk, -1 = refused (e); may be NULL. arg is the caller's. */
+void writer_put(struct writer *w, enum change_kind kind, int (*write)(struct db *db, void *arg, struct err *e),
+                void (*then)(void *arg, int rc, const struct err *e), void *arg);
+
+struct writer_state {
+    bool     writable;             /* false: the last commit failed for space, a lock beyond its limit, or I/O */
+    char     why[256];             /* then: the sentence */
+    double   since_s;              /* how long */
+    uint64_t queued, kept;         /* changes waiting; of them CHANGE_KEEP */
+    uint64_t commits, changes, refused;
+    double   last_commit_s, slowest_commit_s;
+};
+void  writer_state(const struct writer *w, struct writer_state *out);
+bool  writer_accepts_new(const struct writer *w);
+
+#endif
