@@ -1,0 +1,72 @@
+/* flow.h - the ledger and the way of a TF: waiting -> assigned -> built -> done | failed | lost | dropped
+ *
+ * From: run.c (complete TFs), job.c (tasks), node.c (workers come and go), the workers' answers.  To: workers (Assign, Verdict, Cancel), run.c and job.c
+ * (settled), sources (Release, by run.c).
+ * The only account of who has what: an Assign charges its fence until a final answer to that very fence. Files: ledger.c, assign.c, settle.c.
+ */
+#ifndef SLUICE_FLOW_H
+#define SLUICE_FLOW_H
+
+#include "node.h"
+
+struct flow *flow_create(struct sluiced *d);
+void flow_destroy(struct flow *f);
+
+/* A worker registered (again): reconciles what it holds with the ledger; fills out->forget with heap strings/messages that
+ * flow_registered_free gives back. Called before Registered is sent. */
+void flow_worker_registered(struct node *n, const Sluice__Register *r, Sluice__Registered *out);
+void flow_registered_free(Sluice__Registered *out);
+/* The connection is gone: nothing is given to it; what it holds waits for its return until contact is judged lost. */
+void flow_worker_disconnected(struct node *n);
+/* Contact is lost for good (time-out, other incarnation, retired): every TF it holds goes elsewhere or is lost. */
+void flow_worker_lost(struct node *n, const char *why);
+/* usable, pool, devices, buffer size or speed may have changed. */
+void flow_node_changed(struct node *n);
+/* A new report: keeps load up to date, audits the ledger against it. */
+void flow_report(struct node *n, const Sluice__Report *r);
+/* Takes back what runs on n: cancel and give it to others (move --when now, hand-over). */
+void flow_evict(struct node *n, const char *why);
+
+/* Handlers of a worker's answers, for session.c's table. */
+void flow_refused(struct session *s, uint32_t id, const void *m);
+void flow_built(struct session *s, uint32_t id, const void *m);
+void flow_done(struct session *s, uint32_t id, const void *m);
+void flow_failed(struct session *s, uint32_t id, const void *m);
+void flow_published(struct session *s, uint32_t id, const void *m);
+
+/* For `sluice check`: each invariant with its figures. */
+void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
+/* For alarms in status: e.g. a run that is full and gets nothing back, a lasting difference between ledger and reports. */
+void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg);
+
+/* run.c and job.c: handlers for session.c's table. */
+void run_start(struct session *s, uint32_t id, const void *m);
+void run_stop(struct session *s, uint32_t id, const void *m);
+void run_list(struct session *s, uint32_t id, const void *m);
+void run_tfs(struct session *s, uint32_t id, const void *m);
+void run_samples(struct session *s, uint32_t id, const void *m);
+void run_source(struct session *s, uint32_t id, const void *m);          /* SOURCE */
+void run_announce(struct session *s, uint32_t id, const void *m);
+void run_end_of_stream(struct session *s, uint32_t id, const void *m);
+void run_source_gone(struct session *s);                                 /* its connection closed */
+void job_submit(struct session *s, uint32_t id, const void *m);
+void job_list(struct session *s, uint32_t id, const void *m);
+void job_tasks(struct session *s, uint32_t id, const void *m);
+void job_cancel(struct session *s, uint32_t id, const void *m);
+void flow_wait(struct session *s, uint32_t id, const void *m);           /* WAIT for run and job; move goes to move_wait of move.h */
+void crash_list(struct session *s, uint32_t id, const void *m);
+void crash_purge(struct session *s, uint32_t id, const void *m);
+
+/* Status' lists of open runs and jobs. */
+void run_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Run ***runs, size_t *n);   /* freed by run_fill_free */
+void run_fill_free(Sluice__Run **runs, size_t n);
+void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n);
+void job_fill_free(Sluice__Job **jobs, size_t n);
+bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run);        /* a run is on: its minimum of nodes */
+
+/* restore.c calls these once, in this order, before anything listens. */
+struct runs *runs_create(struct sluiced *d, struct db *db, struct err *e);
+void runs_destroy(struct runs *r);
+struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e);
+void jobs_destroy(struct jobs *j);
+#endif
