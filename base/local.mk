@@ -2,12 +2,12 @@
 noinst_LIBRARIES += base/libbase.a
 base_libbase_a_CPPFLAGS = $(BASE_CPPFLAGS)
 base_libbase_a_SOURCES = \
-	%D%/err.h \
-	%D%/log.h \
-	%D%/mem.h \
-	%D%/clock.h \
-	%D%/str.h \
-	%D%/heap.h \
-	%D%/hostlist.h \
-	%D%/file.h \
-	%D%/conf.h
+	%D%/err.c %D%/err.h \
+	%D%/log.c %D%/log.h \
+	%D%/mem.c %D%/mem.h \
+	%D%/clock.c %D%/clock.h \
+	%D%/str.c %D%/str.h \
+	%D%/heap.c %D%/heap.h \
+	%D%/hostlist.c %D%/hostlist.h \
+	%D%/file.c %D%/file.h \
+	%D%/conf.c %D%/conf.h

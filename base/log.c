@@ -1,0 +1,361 @@
+/* log.c - one line an event, written by a thread so that no disk ever blocks the caller
+ *
+ * From: everybody.  To: stderr or a file.
+ * Callers only format and queue. The writer thread alone touches the file; it opens it again when
+ * asked. Lines that find the queue full are dropped, counted, and the count is written as soon as
+ * there is room. Before log_open and in a forked child (which has no such thread) lines go out directly.
+ */
+#include "config.h"
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 4096, QUEUE_MAX = 4096, RECENT_MAX = 512 };
+
+static struct {
+    pthread_mutex_t lock;           /* guards everything below */
+    pthread_cond_t  work, idle;
+    enum log_level  level;
+    char            program[64];
+    char           *file;           /* NULL = stderr */
+    int             fd;
+    bool            journal, threaded, stop, done, reopen;
+    pthread_t       thread;
+    char           *queue[QUEUE_MAX];
+    size_t          head, n;
+    unsigned long   lost;
+    char           *recent[RECENT_MAX];
+    size_t          recent_next;
+} log_ = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER,
+    .level = LOG_LEVEL_INFO, .fd = STDERR_FILENO,
+};
+
+static const struct { enum log_level level; const char *word; } words[] = {
+    { LOG_LEVEL_ERR, "err" }, { LOG_LEVEL_WARNING, "warning" }, { LOG_LEVEL_INFO, "info" }, { LOG_LEVEL_DEBUG, "debug" },
+};
+
+static const char *level_word(enum log_level level)
+{
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (words[i].level == level)
+            return words[i].word;
+    return "?";
+}
+
+int log_level_parse(const char *word, enum log_level *level)
+{
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (strcmp(words[i].word, word) == 0) {
+            *level = words[i].level;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* --- a line --------------------------------------------------------------------------------- */
+
+/* One write for one line: lines of several processes on one file do not mix. A line that a full disk cuts is given up. */
+static void write_line(int fd, const char *line)
+{
+    size_t size = strlen(line);
+    ssize_t n;
+
+    do
+        n = write(fd, line, size);
+    while (n < 0 && errno == EINTR);
+}
+
+/* A message is one line: what would break it or drive a terminal is replaced. */
+static void flatten(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++)
+        if (*p < 0x20 || *p == 0x7f)
+            *p = *p == '\n' || *p == '\t' ? ' ' : '?';
+}
+
+static char *format_line(enum log_level level, const char *text)
+{
+    char when[CLOCK_TEXT];
+    const char *program = log_.program[0] != '\0' ? log_.program : program_invocation_short_name;
+
+    if (log_.journal)
+        return mem_printf("<%d>%s\n", level, text);
+    return mem_printf("%s %s[%ld] %s: %s\n", clock_rfc3339(clock_wall_ns(), when), program,
+                      (long)getpid(), level_word(level), text);
+}
+
+static void keep_recent(const char *line)
+{
+    char **slot = &log_.recent[log_.recent_next++ % RECENT_MAX];
+
+    free(*slot);
+    *slot = mem_strdup(line);
+}
+
+/* --- the writer thread ---------------------------------------------------------------------- */
+
+/* With the lock held on entry and exit; the open itself is made without it. */
+static void reopen_file(void)
+{
+    int fd, old;
+    char *line;
+
+    log_.reopen = false;
+    if (log_.file == NULL)
+        return;
+    pthread_mutex_unlock(&log_.lock);
+    fd = open(log_.file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    pthread_mutex_lock(&log_.lock);
+    if (fd < 0) {
+        line = format_line(LOG_LEVEL_ERR, "log: the file could not be opened again; the old one stays in use");
+        keep_recent(line);
+        write_line(log_.fd, line);
+        free(line);
+        return;
+    }
+    old = log_.fd;
+    log_.fd = fd;
+    if (old != STDERR_FILENO)
+        close(old);
+}
+
+static char *next_line(void)
+{
+    char *line;
+
+    if (log_.lost > 0) {
+        char text[80];
+
+        snprintf(text, sizeof(text), "log: %lu lines lost, the queue was full", log_.lost);
+        log_.lost = 0;
+        return format_line(LOG_LEVEL_WARNING, text);
+    }
+    line = log_.queue[log_.head];
+    log_.head = (log_.head + 1) % QUEUE_MAX;
+    log_.n--;
+    return line;
+}
+
+static void *writer(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&log_.lock);
+    for (;;) {
+        while (log_.n == 0 && log_.lost == 0 && !log_.stop && !log_.reopen)
+            pthread_cond_wait(&log_.work, &log_.lock);
+        if (log_.n > 0 || log_.lost > 0) {
+            char *line = next_line();
+            int fd = log_.fd;       /* only this thread changes it */
+
+            pthread_mutex_unlock(&log_.lock);
+            write_line(fd, line);
+            free(line);
+            pthread_mutex_lock(&log_.lock);
+        } else if (log_.reopen) {
+            reopen_file();
+        } else {
+            break;
+        }
+    }
+    log_.done = true;
+    pthread_cond_signal(&log_.idle);
+    pthread_mutex_unlock(&log_.lock);
+    return NULL;
+}
+
+/* --- opening and closing -------------------------------------------------------------------- */
+
+static void fork_prepare(void) { pthread_mutex_lock(&log_.lock); }
+static void fork_parent(void)  { pthread_mutex_unlock(&log_.lock); }
+
+/* The child has no writer thread: what is queued belongs to the parent. */
+static void fork_child(void)
+{
+    log_.threaded = false;
+    log_.n = log_.lost = 0;
+    pthread_mutex_unlock(&log_.lock);
+}
+
+static int start_writer(struct err *e)
+{
+    static bool once;
+    int r;
+
+    if (!once)
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+    once = true;
+    log_.stop = log_.done = log_.reopen = false;
+    r = pthread_create(&log_.thread, NULL, writer, NULL);
+    if (r != 0) {
+        errno = r;
+        return err_errno(e, ERR_FAILED, "log: no thread");
+    }
+    log_.threaded = true;
+    return 0;
+}
+
+int log_open(const char *program, const char *file, enum log_level level, struct err *e)
+{
+    int fd = STDERR_FILENO;
+
+    log_close();
+    if (file != NULL) {
+        fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+        if (fd < 0)
+            return err_errno(e, ERR_FAILED, "log file %s", file);
+    }
+    pthread_mutex_lock(&log_.lock);
+    snprintf(log_.program, sizeof(log_.program), "%s", program);
+    log_.file = mem_strdup(file);
+    log_.fd = fd;
+    log_.level = level;
+    log_.journal = file == NULL && getenv("JOURNAL_STREAM") != NULL;
+    pthread_mutex_unlock(&log_.lock);
+    return start_writer(e);
+}
+
+/* Waits for the writer until a second has passed; a writer stuck in a hanging disk is left to itself. */
+static bool writer_ended(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    while (!log_.done)
+        if (pthread_cond_timedwait(&log_.idle, &log_.lock, &until) != 0)
+            break;
+    return log_.done;
+}
+
+void log_close(void)
+{
+    bool ended;
+
+    pthread_mutex_lock(&log_.lock);
+    if (!log_.threaded) {
+        pthread_mutex_unlock(&log_.lock);
+        return;
+    }
+    log_.stop = true;
+    log_.threaded = false;
+    pthread_cond_signal(&log_.work);
+    ended = writer_ended();
+    pthread_mutex_unlock(&log_.lock);
+    if (!ended) {
+        pthread_detach(log_.thread);
+        return;
+    }
+    pthread_join(log_.thread, NULL);
+    pthread_mutex_lock(&log_.lock);
+    if (log_.fd != STDERR_FILENO)
+        close(log_.fd);
+    log_.fd = STDERR_FILENO;
+    free(log_.file);
+    log_.file = NULL;
+    for (size_t i = 0; i < RECENT_MAX; i++) {
+        free(log_.recent[i]);
+        log_.recent[i] = NULL;
+    }
+    log_.recent_next = 0;
+    pthread_mutex_unlock(&log_.lock);
+}
+
+int log_reopen(struct err *e)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&log_.lock);
+    if (log_.threaded) {
+        log_.reopen = true;
+        pthread_cond_signal(&log_.work);
+    } else {
+        r = err_set(e, ERR_STATE, "log: it is not open");
+    }
+    pthread_mutex_unlock(&log_.lock);
+    return r;
+}
+
+void log_set_level(enum log_level level)
+{
+    pthread_mutex_lock(&log_.lock);
+    log_.level = level;
+    pthread_mutex_unlock(&log_.lock);
+}
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+static void enqueue(char *line)
+{
+    if (log_.n == QUEUE_MAX) {
+        log_.lost++;
+        free(line);
+        return;
+    }
+    log_.queue[(log_.head + log_.n++) % QUEUE_MAX] = line;
+    pthread_cond_signal(&log_.work);
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+    char text[LINE_MAX_BYTES], *line;
+    va_list ap;
+    int saved = errno;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    flatten(text);
+    pthread_mutex_lock(&log_.lock);
+    if (level <= log_.level) {
+        line = format_line(level, text);
+        keep_recent(line);
+        if (log_.threaded) {
+            enqueue(line);
+        } else {
+            write_line(STDERR_FILENO, line);
+            free(line);
+        }
+    }
+    pthread_mutex_unlock(&log_.lock);
+    errno = saved;
+}
+
+void log_die(const struct err *e)
+{
+    log_write(LOG_LEVEL_ERR, "%s", e->text);
+    log_close();
+    exit(e->code != ERR_NONE ? (int)e->code : (int)ERR_FAILED);
+}
+
+void log_recent(void (*fn)(void *arg, const char *line), void *arg)
+{
+    char *lines[RECENT_MAX];
+    size_t n = 0;
+
+    pthread_mutex_lock(&log_.lock);
+    for (size_t i = 0; i < RECENT_MAX; i++) {
+        const char *line = log_.recent[(log_.recent_next + i) % RECENT_MAX];
+
+        if (line != NULL)
+            lines[n++] = mem_strdup(line);
+    }
+    pthread_mutex_unlock(&log_.lock);
+    for (size_t i = 0; i < n; i++) {
+        lines[i][strcspn(lines[i], "\n")] = '\0';
+        fn(arg, lines[i]);
+        free(lines[i]);
+    }
+}
