@@ -34,7 +34,8 @@ const char *clock_rfc3339(int64_t wall_ns, char out[CLOCK_TEXT])
     int64_t s = wall_ns / CLOCK_SECOND, ns = wall_ns % CLOCK_SECOND;
     time_t t;
     struct tm tm;
-    long offset;
+    char date[24];
+    unsigned minutes;
 
     if (ns < 0) {
         ns += CLOCK_SECOND;
@@ -42,10 +43,10 @@ const char *clock_rfc3339(int64_t wall_ns, char out[CLOCK_TEXT])
     }
     t = (time_t)s;
     localtime_r(&t, &tm);
-    offset = tm.tm_gmtoff / 60;
-    snprintf(out, CLOCK_TEXT, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02ld:%02ld",
-             tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-             (int)(ns / 1000000), offset < 0 ? '-' : '+', labs(offset) / 60, labs(offset) % 60);
+    minutes = (unsigned)(labs(tm.tm_gmtoff) / 60) % (24 * 60);
+    strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out, CLOCK_TEXT, "%s.%03u%c%02u:%02u", date, (unsigned)(ns / 1000000) % 1000,
+             tm.tm_gmtoff < 0 ? '-' : '+', minutes / 60, minutes % 60);
     return out;
 }
 

@@ -472,7 +472,7 @@ static cfg_t *make_parser(void)
 
     fill_options(top, top_keys, n);
     for (size_t s = 0; s < SECTIONS; s++, n++) {
-        cfg_flag_t flags = CFGF_MULTI | (sections[s].titled ? CFGF_TITLE | CFGF_NO_TITLE_DUPS : 0);
+        cfg_flag_t flags = CFGF_MULTI | (sections[s].titled ? CFGF_TITLE | CFGF_NO_TITLE_DUPES : 0);
         cfg_opt_t section = CFG_SEC(sections[s].name, sub[s], flags);
 
         fill_options(sub[s], sections[s].keys, sections[s].n_keys);
