@@ -1,10 +1,42 @@
-# tests/ - each folder's unit tests are listed in tests/unit/FOLDER.mk; a system test is a bats file
+# tests/ - a folder's unit tests are listed in tests/unit/FOLDER.mk; ./check runs these and the bats files
 if HAVE_CMOCKA
 include $(srcdir)/tests/unit/base.mk
 include $(srcdir)/tests/unit/proto.mk
 include $(srcdir)/tests/unit/state.mk
 include $(srcdir)/tests/unit/kernels.mk
 include $(srcdir)/tests/unit/worker.mk
+include $(srcdir)/tests/unit/source.mk
 include $(srcdir)/tests/unit/scheduler.mk
+include $(srcdir)/tests/unit/flow.mk
 include $(srcdir)/tests/unit/client.mk
 endif
+include $(srcdir)/tests/fake/local.mk
+include $(srcdir)/tests/fuzz/local.mk
+include $(srcdir)/tests/bench/local.mk
+
+TESTS += tests/layers.sh
+dist_noinst_SCRIPTS += %D%/layers.sh
+
+# Each library with only what its row names, for tests/layers.sh: "LIBRARY : WHAT IT MAY LINK".
+LAYERS = \
+	base/libbase.a : $(CONFUSE_LIBS) $(JANSSON_LIBS) -lpthread ; \
+	proto/libtffile.a : ; \
+	proto/libproto.a : base/libbase.a $(CONFUSE_LIBS) $(JANSSON_LIBS) $(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm -lpthread ; \
+	state/libstate.a : base/libbase.a $(CONFUSE_LIBS) $(JANSSON_LIBS) $(SQLITE_LIBS) -lpthread ; \
+	kernels/libkernels.a : proto/libtffile.a -lm -lpthread -ldl ; \
+	scheduler/libdispatch.a : base/libbase.a -lm ; \
+	scheduler/libwriter.a : $(STATE_LIBS) $(BASE_LIBS) $(EV_LIBS)
+
+AM_TESTS_ENVIRONMENT = \
+	SLUICE_SRCDIR='$(abs_srcdir)'; SLUICE_BUILDDIR='$(abs_builddir)'; LAYERS='$(LAYERS)'; LAYER_CC='$(CC) $(SAN_CFLAGS)'; \
+	export SLUICE_SRCDIR SLUICE_BUILDDIR LAYERS LAYER_CC;
+
+# make soak: the whole length of every loop; make bench: figures, as ratios. Neither is a test of a clock.
+soak: all check-build
+	$(srcdir)/tests/run --soak $(abs_builddir)
+bench: all $(BENCH_PROGRAMS)
+	@for b in $(BENCH_PROGRAMS); do echo "== $$b"; ./$$b || exit 1; done
+check-build: $(check_PROGRAMS)
+.PHONY: soak bench check-build
+EXTRA_PROGRAMS = $(BENCH_PROGRAMS)
+dist_noinst_SCRIPTS += %D%/run

@@ -1,0 +1,1 @@
+# unit tests of flow: check_PROGRAMS += and TESTS +=

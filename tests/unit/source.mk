@@ -1,0 +1,1 @@
+# unit tests of source: check_PROGRAMS += and TESTS +=
