@@ -1,0 +1,411 @@
+/* buffer.c - the shared file that holds TFs
+ *
+ * From: main.c (opens it), intake.c (takes ranges), device.c (hands it to the reconstruction processes).  To: -.
+ * Steps of opening, all in one thread: registry, open, lock, head of an earlier owner, room, reserve, map, fault. What fails gives
+ * everything back. Until `opened` was called the loop reads nothing of this struct but `state` and what is atomic.
+ */
+#include "config.h"
+#include "buffer.h"
+
+#include "clock.h"
+#include "file.h"
+#include "log.h"
+#include "mem.h"
+#include "pool.h"
+#include "room.h"
+#include "segments.h"
+#include "shm_layout.h"
+#include "str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK (UINT64_C(64) << 20)               /* reserved and faulted at a time: some 30 ms, after which a stop is heard */
+
+_Static_assert(sizeof(struct shm_head) <= SHM_HEAD, "the head fits in its page");
+
+enum buffer_state { BUFFER_CLOSED, BUFFER_OPENING, BUFFER_OPEN };
+
+struct buffer {
+    struct ev_loop *loop;
+    char    *shm_dir, *run_dir, *farm, *node, *room_root, *path;
+    uint64_t wanted;
+    bool     huge_pages;
+    void   (*opened)(void *arg, const struct err *why);
+    void    *arg;
+    struct pool *pool;
+    struct ranges *ranges;
+    enum buffer_state state;
+    const char *word;
+
+    struct pool_task task;                       /* from here on the thread's while it opens */
+    int      fd;
+    bool     ours, adopted;                      /* ours: locked, so that it may be removed */
+    uint8_t *map;
+    uint64_t generation, freed;
+    unsigned removed;
+    const char *trouble;
+    struct err why;
+    int      rc;
+    atomic_bool stop;
+    _Atomic uint64_t faulted;
+};
+
+struct buffer *buffer_create(const struct buffer_conf *conf, struct err *e)
+{
+    struct buffer *b = mem_zalloc(sizeof *b);
+
+    b->loop = conf->loop;
+    b->shm_dir = mem_strdup(conf->shm_dir);
+    b->run_dir = mem_strdup(conf->run_dir);
+    b->farm = mem_strdup(conf->farm);
+    b->node = mem_strdup(conf->node);
+    b->room_root = mem_strdup(conf->room_root);
+    b->path = mem_printf("%s/sluice-%s-%s.buffer", conf->shm_dir, conf->farm, conf->node);
+    b->wanted = conf->size / SHM_ALIGN * SHM_ALIGN;
+    b->huge_pages = conf->huge_pages;
+    b->opened = conf->opened;
+    b->arg = conf->arg;
+    b->fd = -1;
+    b->word = "Starting";
+    b->pool = pool_create(conf->loop, "buffer", 1, e);
+    if (b->pool == NULL) {
+        buffer_destroy(b, false);
+        return NULL;
+    }
+    return b;
+}
+
+/* ---- in the thread ---------------------------------------------------------------------------- */
+
+static uint64_t file_bytes(const struct buffer *b)
+{
+    return SHM_HEAD + b->wanted;
+}
+
+static int trouble(struct buffer *b, const char *word)
+{
+    b->trouble = word;
+    return -1;
+}
+
+/* The file, locked. Another user's file or a link planted under our name is refused. */
+static int open_file(struct buffer *b, struct stat *st, struct err *e)
+{
+    b->fd = open(b->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (b->fd < 0) {
+        err_errno(e, ERR_FAILED, "buffer %s cannot be opened", b->path);
+        return trouble(b, "ShmFailed");
+    }
+    if (flock(b->fd, LOCK_EX | LOCK_NB) < 0) {
+        err_set(e, ERR_STATE, "buffer %s: a worker of this farm and node holds it; one worker per farm and node name", b->path);
+        return trouble(b, "ShmInUse");
+    }
+    if (fstat(b->fd, st) < 0 || !S_ISREG(st->st_mode) || st->st_uid != geteuid()) {
+        err_set(e, ERR_STATE, "buffer %s: a regular file of this user wanted", b->path);
+        return trouble(b, "ShmInUse");
+    }
+    return 0;
+}
+
+/* What is in the file from before: nothing, half a start (no head yet), or a buffer of ours whose owner is gone. */
+static int adopt(struct buffer *b, const struct stat *st, struct err *e)
+{
+    static const struct shm_head none;
+    struct shm_head h = { 0 };
+
+    b->adopted = false;
+    b->generation = 1;
+    if (st->st_size > 0 && pread(b->fd, &h, sizeof h, 0) < 0) {
+        err_errno(e, ERR_FAILED, "buffer %s: its head cannot be read", b->path);
+        return trouble(b, "ShmFailed");
+    }
+    if (memcmp(&h, &none, sizeof h) == 0) {
+        b->ours = true;
+        return 0;
+    }
+    if (!segments_ours(&h, b->farm, b->node)) {
+        err_set(e, ERR_STATE, "buffer %s: there is a file that is no buffer of node %s (version %d); it is left alone",
+                b->path, b->node, SHM_VERSION);
+        return trouble(b, "ShmInUse");
+    }
+    if (segments_owner_alive(&h)) {
+        err_set(e, ERR_STATE, "buffer %s: its owner, pid %" PRIu64 ", lives; one worker per farm and node name",
+                b->path, h.owner_pid);
+        return trouble(b, "ShmInUse");
+    }
+    b->ours = true;
+    b->generation = h.generation + 1;
+    b->adopted = h.size == b->wanted && (uint64_t)st->st_size == file_bytes(b) && h.faulted == h.size;
+    return 0;
+}
+
+static int check_room(struct buffer *b, const struct stat *st, struct err *e)
+{
+    struct room room;
+    uint64_t have = (uint64_t)st->st_blocks * 512;
+
+    if (room_measure(b->shm_dir, b->room_root, &room, e) < 0)
+        return trouble(b, "ShmFailed");
+    if (room_check(&room, b->shm_dir, file_bytes(b), have < file_bytes(b) ? have : file_bytes(b), e) < 0) {
+        err_prefix(e, "buffer %s", b->path);
+        return trouble(b, "ShmShort");
+    }
+    return 0;
+}
+
+/* Takes the pages from the file system, so that no later access can find it full. */
+static int reserve(struct buffer *b, struct err *e)
+{
+    if (ftruncate(b->fd, (off_t)file_bytes(b)) < 0) {
+        err_errno(e, ERR_FAILED, "buffer %s: a size of %" PRIu64 " bytes", b->path, file_bytes(b));
+        return trouble(b, "ShmFailed");
+    }
+    for (uint64_t at = 0; at < file_bytes(b) && !b->stop; at += CHUNK) {
+        uint64_t n = file_bytes(b) - at < CHUNK ? file_bytes(b) - at : CHUNK;
+        int rc;
+        do {
+            rc = posix_fallocate(b->fd, (off_t)at, (off_t)n);
+        } while (rc == EINTR);
+        if (rc != 0) {
+            char want[32], got[32];
+            errno = rc;
+            err_errno(e, ERR_STATE, "buffer %s: %s wanted, %s could be had", b->path,
+                      str_size_text(file_bytes(b), want), str_size_text(at, got));
+            return trouble(b, rc == ENOSPC || rc == EDQUOT || rc == ENOMEM || rc == EFBIG ? "ShmShort" : "ShmFailed");
+        }
+    }
+    return 0;
+}
+
+/* Touches every page from here: the page tables are filled, and the memory is where this thread runs. */
+static void touch(uint8_t *p, uint64_t n)
+{
+    long page = sysconf(_SC_PAGESIZE);
+
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(p, n, MADV_POPULATE_WRITE) == 0)
+        return;
+#endif
+    for (uint64_t i = 0; i < n; i += (uint64_t)page) {
+        volatile uint8_t *q = p + i;
+        *q = *q;
+    }
+}
+
+static int map_and_fault(struct buffer *b, struct err *e)
+{
+    void *map = mmap(NULL, file_bytes(b), PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+
+    if (map == MAP_FAILED) {
+        err_errno(e, ERR_FAILED, "buffer %s: %" PRIu64 " bytes cannot be mapped", b->path, file_bytes(b));
+        return trouble(b, "ShmFailed");
+    }
+    b->map = map;
+    if (b->huge_pages && madvise(map, file_bytes(b), MADV_HUGEPAGE) < 0)
+        log_warning("buffer %s: no huge pages: %s", b->path, strerror(errno));
+    for (uint64_t at = 0; at < file_bytes(b) && !b->stop; at += CHUNK) {
+        uint64_t n = file_bytes(b) - at < CHUNK ? file_bytes(b) - at : CHUNK;
+        touch(b->map + at, n);
+        b->faulted = at + n - SHM_HEAD;
+    }
+    if (b->stop) {
+        err_set(e, ERR_STATE, "buffer %s: stopped while its pages were faulted", b->path);
+        return trouble(b, "ShmFailed");
+    }
+    return 0;
+}
+
+static int write_head(struct buffer *b, struct err *e)
+{
+    struct shm_head h = {
+        .magic = SHM_MAGIC, .version = SHM_VERSION, .head_size = sizeof h, .size = b->wanted,
+        .generation = b->generation, .created = (uint64_t)clock_wall_ns(), .faulted = b->wanted,
+    };
+    struct file_owner self;
+
+    if (file_owner_self(&self, e) < 0)
+        return trouble(b, "ShmFailed");
+    h.owner_pid = (uint64_t)self.pid;
+    h.owner_start = self.start;
+    snprintf(h.owner_boot, sizeof h.owner_boot, "%s", self.boot_id);
+    snprintf(h.farm, sizeof h.farm, "%s", b->farm);
+    snprintf(h.node, sizeof h.node, "%s", b->node);
+    memcpy(b->map, &h, sizeof h);
+    return 0;
+}
+
+static void give_back(struct buffer *b)
+{
+    if (b->map != NULL)
+        munmap(b->map, file_bytes(b));
+    if (b->fd >= 0 && b->ours)
+        unlink(b->path);
+    if (b->fd >= 0)
+        close(b->fd);
+    b->map = NULL;
+    b->fd = -1;
+    b->ours = false;
+    b->faulted = 0;
+}
+
+static int open_steps(struct buffer *b, struct err *e)
+{
+    struct stat st;
+
+    b->trouble = "ShmFailed";
+    b->ours = false;
+    if (file_mkdirs(b->run_dir, 0755, e) < 0 ||
+        segments_take_over(b->run_dir, b->farm, b->node, b->path, &b->freed, &b->removed, e) < 0)
+        return -1;
+    if (open_file(b, &st, e) < 0 || adopt(b, &st, e) < 0 || check_room(b, &st, e) < 0 || reserve(b, e) < 0 ||
+        map_and_fault(b, e) < 0)
+        return -1;
+    return write_head(b, e);
+}
+
+static void open_run(struct pool_task *t)
+{
+    struct buffer *b = CONTAINER_OF(t, struct buffer, task);
+
+    b->rc = open_steps(b, &b->why);
+    if (b->rc < 0)
+        give_back(b);
+}
+
+/* ---- in the loop ------------------------------------------------------------------------------ */
+
+static void open_done(struct pool_task *t)
+{
+    struct buffer *b = CONTAINER_OF(t, struct buffer, task);
+
+    b->state = BUFFER_CLOSED;
+    if (t->dropped)
+        return;
+    b->word = b->rc < 0 ? b->trouble : "";
+    if (b->removed > 0)
+        log_info("buffer: %u left-over segments removed, %" PRIu64 " bytes freed", b->removed, b->freed);
+    if (b->rc == 0) {
+        b->state = BUFFER_OPEN;
+        b->ranges = ranges_create(b->wanted);
+        log_info("buffer %s: %s, %" PRIu64 " bytes, generation %" PRIu64, b->path,
+                 b->adopted ? "adopted" : "made", b->wanted, b->generation);
+    }
+    b->opened(b->arg, b->rc < 0 ? &b->why : NULL);
+}
+
+int buffer_open(struct buffer *b, struct err *e)
+{
+    if (b->state != BUFFER_CLOSED)
+        return err_set(e, ERR_STATE, "buffer %s is %s", b->path, b->state == BUFFER_OPEN ? "open" : "being opened");
+    b->state = BUFFER_OPENING;
+    b->word = "Starting";
+    b->task.run = open_run;
+    b->task.done = open_done;
+    pool_submit(b->pool, &b->task);
+    return 0;
+}
+
+static void quiet(void *arg, const struct err *why)
+{
+    (void)arg, (void)why;
+}
+
+void buffer_destroy(struct buffer *b, bool remove)
+{
+    struct err e;
+
+    if (b == NULL)
+        return;
+    b->opened = quiet;
+    b->stop = true;
+    if (pool_destroy(b->pool, 1) < 0)
+        return;                                  /* the thread hangs in the kernel: what it uses stays */
+    if (b->state == BUFFER_OPEN && remove) {
+        b->ours = true;
+        give_back(b);
+        if (segments_forget(b->run_dir, b->node, b->path, &e) < 0)
+            log_warning("buffer %s: %s", b->path, e.text);
+    } else {
+        b->ours = false;
+        give_back(b);
+    }
+    ranges_destroy(b->ranges);
+    free(b->shm_dir);
+    free(b->run_dir);
+    free(b->farm);
+    free(b->node);
+    free(b->room_root);
+    free(b->path);
+    free(b);
+}
+
+bool buffer_is_open(const struct buffer *b)
+{
+    return b->state == BUFFER_OPEN;
+}
+
+const char *buffer_word(const struct buffer *b)
+{
+    return b->word;
+}
+
+const char *buffer_path(const struct buffer *b)
+{
+    return b->path;
+}
+
+uint64_t buffer_size(const struct buffer *b)
+{
+    return b->state == BUFFER_OPEN ? b->wanted : 0;
+}
+
+uint64_t buffer_generation(const struct buffer *b)
+{
+    return b->state == BUFFER_OPEN ? b->generation : 0;
+}
+
+uint64_t buffer_faulted(const struct buffer *b)
+{
+    return b->faulted;
+}
+
+bool buffer_was_adopted(const struct buffer *b)
+{
+    return b->state == BUFFER_OPEN && b->adopted;
+}
+
+uint64_t buffer_freed(const struct buffer *b)
+{
+    return b->state == BUFFER_OPENING ? 0 : b->freed;
+}
+
+struct ranges *buffer_ranges(struct buffer *b)
+{
+    return b->ranges;
+}
+
+void *buffer_at(struct buffer *b, uint64_t offset)
+{
+    return b->map + SHM_HEAD + offset;
+}
+
+int buffer_reader(const struct buffer *b, struct err *e)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "/proc/self/fd/%d", b->fd);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(e, ERR_FAILED, "buffer %s cannot be opened for reading", b->path);
+    return fd;
+}

@@ -1,0 +1,47 @@
+/* buffer.h - the shared file that holds TFs: SHM_DIR/sluice-FARM-NODE.buffer (proto/shm_layout.h)
+ *
+ * Opening checks the room, adopts what a crashed worker left, reserves and faults every page: in a thread, minutes for hundreds of
+ * GiB. Afterwards no access can end in SIGBUS, whoever fills the file system. Removes what an earlier worker of this node left under
+ * another name.
+ */
+#ifndef SLUICE_BUFFER_H
+#define SLUICE_BUFFER_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "err.h"
+#include "range.h"
+
+struct buffer_conf {
+    struct ev_loop *loop;
+    const char *shm_dir, *run_dir, *farm, *node;     /* copied */
+    uint64_t size;                                   /* of the data, bytes */
+    bool     huge_pages;
+    const char *room_root;                           /* "" but in tests: see room.h */
+    /* In the loop, once a buffer_open. why NULL: the buffer is there. Else it is not, and buffer_word() says what kind of trouble that is. */
+    void   (*opened)(void *arg, const struct err *why);
+    void    *arg;
+};
+struct buffer;
+
+struct buffer *buffer_create(const struct buffer_conf *conf, struct err *e);
+int   buffer_open(struct buffer *b, struct err *e);  /* starts; again after a failure. ERR_STATE while it is under way or open */
+/* remove: the file goes too. Else it stays for the next worker of this node to adopt. */
+void  buffer_destroy(struct buffer *b, bool remove);
+
+bool  buffer_is_open(const struct buffer *b);
+const char *buffer_word(const struct buffer *b);     /* ShmShort, ShmInUse, ShmFailed; Starting while it opens; "" when open */
+const char *buffer_path(const struct buffer *b);
+uint64_t buffer_size(const struct buffer *b);        /* 0 while not open */
+uint64_t buffer_generation(const struct buffer *b);
+uint64_t buffer_faulted(const struct buffer *b);     /* bytes so far */
+bool  buffer_was_adopted(const struct buffer *b);
+uint64_t buffer_freed(const struct buffer *b);       /* bytes of left-over segments removed by buffer_open */
+
+struct ranges *buffer_ranges(struct buffer *b);      /* NULL while not open */
+void *buffer_at(struct buffer *b, uint64_t offset);  /* of the data */
+/* A descriptor of its own that can only be read, for a child; the caller closes it. The lock does not travel with it. */
+int   buffer_reader(const struct buffer *b, struct err *e);
+
+#endif
