@@ -34,9 +34,9 @@ AM_TESTS_ENVIRONMENT = \
 # make soak: the whole length of every loop; make bench: figures, as ratios. Neither is a test of a clock.
 soak: all check-build
 	$(srcdir)/tests/run --soak $(abs_builddir)
-bench: all $(BENCH_PROGRAMS)
-	@for b in $(BENCH_PROGRAMS); do echo "== $$b"; ./$$b || exit 1; done
+bench: all $(BENCHES)
+	@for b in $(BENCHES); do echo "== $$b"; ./$$b || exit 1; done
 check-build: $(check_PROGRAMS)
 .PHONY: soak bench check-build
-EXTRA_PROGRAMS = $(BENCH_PROGRAMS)
+EXTRA_PROGRAMS = $(BENCHES)
 dist_noinst_SCRIPTS += %D%/run
