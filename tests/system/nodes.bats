@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# Marks, pools and moves as operators type them.
+load ../lib
+
+setup() { farm_setup; farm_up --nodes mi50:3 --nominal mi50=30 >/dev/null; }
+teardown() { farm_teardown; }
+
+node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
+
+@test "B01 a mark survives a clean restart, kill -9, and a move; no TF goes there in between" {
+  sluice mark mi50-003 "ECC errors"
+  sluice move mi50-003 --to async --wait --timeout 20s
+  created=$(sluice nodes --json | node mi50-003 '.marks[0].created')
+  pid=$(sluice status --json | jq -r '(.status[0] // .).pid')
+  for how in TERM KILL; do
+    kill -"$how" "$pid"
+    wait_until 10 ended "$pid"
+    farm_up --nodes mi50:3 >/dev/null
+    pid=$(sluice status --json | jq -r '(.status[0] // .).pid')
+    [ "$(sluice nodes --json | node mi50-003 '[.pool, .state, .usable, .marks[0].reason, .marks[0].created] | join("|")')" = "async|bad|false|ECC errors|$created" ]
+    sluice replay "$(sample 2)" --loop 6
+  done
+  [ "$(sluice nodes --json | node mi50-003 .done)" = 0 ]
+  run sluice node history mi50-003 --json
+  [ "$(jq -r '[.events[] | select(.what | test("mark"))] | length > 0' <<<"$output")" = true ]
+  [ "$(jq -r '[.events[] | select(.reason == "ECC errors")] | length' <<<"$output")" = 1 ]
+}
+
+@test "a marked node gets no TF from the moment of the mark, and its reason and author are shown" {
+  sluice mark mi50-002 "fan is loud"
+  sluice replay "$(sample 2)" --loop 9
+  [ "$(sluice nodes --json | node mi50-002 '[.done, .tfs] | join(" ")')" = "0 0" ]
+  run sluice nodes -R
+  [[ $output == *mi50-002* && $output == *"fan is loud"* && $output == *"$(id -un)"* ]]
+  sluice clear mi50-002 "new fan"
+  sluice replay "$(sample 2)" --loop 9
+  [ "$(sluice nodes --json | node mi50-002 .done)" -gt 0 ]
+}
+
+@test "B07 bad is computed from open marks" {
+  sluice mark mi50-001 A
+  sluice clear mi50-001 "A is over"
+  pid=$(sluice status --json | jq -r '(.status[0] // .).pid')
+  kill -KILL "$pid"; wait_until 10 ended "$pid"
+  farm_up --nodes mi50:3 >/dev/null
+  [ "$(sluice nodes --json | node mi50-001 .usable)" = true ]
+  sluice mark mi50-001 B
+  [ "$(sluice nodes --json | node mi50-001 .usable)" = false ]
+}
+
+@test "B13 an unknown name in a list changes nothing; --keep-going says a line a node" {
+  run sluice move mi50-001,nXXX,mi50-002 --to async
+  [ "$status" -eq 3 ]
+  [[ $output == *nXXX* ]]
+  [ "$(sluice nodes --json | jq -r '[.nodes[].pool] | unique | join(",")')" = online ]
+  run sluice move mi50-001,nXXX,mi50-002 --to async --keep-going
+  [ "$status" -eq 8 ]
+  wait_until 10 is '[.nodes[] | select(.pool == "async")] | length' 2 sluice nodes
+}
+
+@test "a move refuses to go below the pool's minimum" {
+  run sluice move mi50-[001-003] --to async
+  [ "$status" -eq 4 ]
+  [[ $output == *min* ]]
+}
+
+@test "a mark of an unknown node, an empty reason and a bad host list are refused" {
+  run sluice mark nobody "x"
+  [ "$status" -eq 3 ]
+  run sluice mark mi50-001 ""
+  [ "$status" -eq 2 ]
+  run sluice mark 'mi50-[3-1]' "x"
+  [ "$status" -eq 2 ]
+  [[ $output == *column* ]]
+}
+
+@test "B55 separators and line breaks in a reason break no listing" {
+  reason=$'a|b,c\nd"e'
+  sluice mark mi50-001 "$reason"
+  [ "$(sluice nodes --json | node mi50-001 '.marks[0].reason')" = "$reason" ]
+  run sluice nodes -N --parsable -o name,state,reason
+  [ "$(wc -l <<<"$output")" -eq 4 ]
+  [[ $output == *'a\|b,c\nd"e'* ]]
+  run sluice nodes -R
+  [[ $output == *'\n'* ]]
+}
+
+@test "--dry-run changes nothing" {
+  sluice move mi50-001 --to async --dry-run
+  sluice mark mi50-001 "x" --dry-run || true
+  [ "$(sluice nodes --json | node mi50-001 '[.pool, .wanted_pool] | join(" ")')" = "online online" ]
+}
+
+@test "a node leaves the online pool in mid-run: the run loses nothing and uses it no more" {
+  id=$(sluice run start --workflow none)
+  sluice replay "$(sample 2)" --run "$id" --loop 60 --rate 20 &
+  replay=$!
+  wait_until 10 eval '[ "$(sluice run show '"$id"' --json | jq ".runs[0].done")" -ge 10 ]'
+  sluice move mi50-002 --to async --wait --timeout 20s
+  at=$(sluice nodes --json | node mi50-002 .done)
+  wait "$replay"
+  sluice run stop "$id"
+  is '.runs[0] | [.announced, .done, .failed, .lost] | join(" ")' "60 60 0 0" sluice run show "$id"
+  [ "$(sluice nodes --json | node mi50-002 .done)" = "$at" ]
+  sluice check
+}
+
+@test "nodes not in the configuration are held aside until they are added" {
+  start worker -- sluice-worker --server "unix:$SLUICE_SOCKET" --node stray-1 --class mi50 --config "$FARM/farm/sluice.conf" \
+    --run-dir "$FARM/stray" --shm-dir "$FARM/stray-shm" --shm 16M || true
+  wait_until 10 eval 'sluice nodes --json | jq -e ".nodes[] | select(.name == \"stray-1\" and .added == false and (.why | index(\"NotAdded\")))"'
+  sluice node add stray-1 --class mi50
+  wait_until 10 is '.nodes[] | select(.name == "stray-1") | .usable' true sluice nodes
+}
