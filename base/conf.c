@@ -315,9 +315,14 @@ static _Thread_local struct reading {
     const char *name;           /* of the file, for messages */
     struct err *e;
     bool failed;                /* e holds the first error */
-    cfg_opt_t **seen;           /* options that were given */
+    bool ended;                 /* END_KEY was seen */
+    struct seen { cfg_opt_t *opt; unsigned n; char *last; bool closed; } *seen;     /* options that were given */
     size_t n_seen;
 } reading;
+
+/* Stands behind the text that is read. libconfuse takes an open section, quote or comment at the end of a file in silence;
+ * then this key is met inside a section, or not at all. */
+#define END_KEY "end of the file"
 
 static void complain(int line, const char *text)
 {
@@ -336,24 +341,47 @@ static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
     char text[400];
 
     vsnprintf(text, sizeof(text), fmt, ap);
+    if (strstr(text, END_KEY) != NULL)
+        snprintf(text, sizeof(text), "the file ends before a section is closed by '}'");
     complain(cfg != NULL ? cfg->line : 0, text);
 }
 
-/* Refuses a key given twice: libconfuse would let the last one win in silence. */
+/* Refuses a key given twice: libconfuse would let the last one win in silence. It calls for a list after each element
+ * and once more at its end, then with nothing new. */
 static bool first_time(cfg_t *cfg, cfg_opt_t *opt)
 {
+    unsigned n = cfg_opt_size(opt);
+    const char *last = n > 0 ? cfg_opt_getnstr(opt, n - 1) : NULL;
+    struct seen *s = NULL;
     char text[120];
 
-    for (size_t i = 0; i < reading.n_seen; i++) {
-        if (reading.seen[i] == opt) {
-            snprintf(text, sizeof(text), "%s is given twice", opt->name);
-            complain(cfg->line, text);
-            return false;
-        }
+    for (size_t i = 0; i < reading.n_seen && s == NULL; i++)
+        if (reading.seen[i].opt == opt)
+            s = &reading.seen[i];
+    if (s == NULL) {
+        reading.seen = mem_grow(reading.seen, reading.n_seen + 1, sizeof(*reading.seen));
+        reading.seen[reading.n_seen++] = (struct seen){ opt, n, mem_strdup(last), n == 0 };
+        return true;
     }
-    reading.seen = mem_grow(reading.seen, reading.n_seen + 1, sizeof(*reading.seen));
-    reading.seen[reading.n_seen++] = opt;
+    if (s->closed || !(opt->flags & CFGF_LIST) || n < s->n || (n == s->n && !str_equal(last, s->last))) {
+        snprintf(text, sizeof(text), "%s is given twice", opt->name);
+        complain(cfg->line, text);
+        return false;
+    }
+    s->closed = n == s->n;
+    s->n = n;
+    free(s->last);
+    s->last = mem_strdup(last);
     return true;
+}
+
+static void forget_seen(void)
+{
+    for (size_t i = 0; i < reading.n_seen; i++)
+        free(reading.seen[i].last);
+    free(reading.seen);
+    reading.seen = NULL;
+    reading.n_seen = 0;
 }
 
 static const struct key *key_of(const cfg_t *cfg, const char *name)
@@ -380,6 +408,10 @@ static int on_value(cfg_t *cfg, cfg_opt_t *opt)
     struct err why = { 0 };
     union { char *text; uint64_t u; double d; } scratch;
 
+    if (strcmp(opt->name, END_KEY) == 0) {
+        reading.ended = true;
+        return 0;
+    }
     if (k == NULL || !first_time(cfg, opt))
         return -1;
     for (unsigned i = 0; i < cfg_opt_size(opt); i++) {
@@ -461,7 +493,7 @@ static void fill_options(cfg_opt_t *opts, const struct key *keys, size_t n)
 }
 
 enum { KEYS_MAX = 16 };
-_Static_assert(ARRAY_LEN(top_keys) + SECTIONS < 32, "room in the array of options");
+_Static_assert(ARRAY_LEN(top_keys) + SECTIONS + 1 < 32, "room in the array of options");
 _Static_assert(ARRAY_LEN(limits_keys) < KEYS_MAX, "room in the array of options");
 
 static cfg_t *make_parser(void)
@@ -479,6 +511,8 @@ static cfg_t *make_parser(void)
         top[n] = section;
         top[n].validcb = on_section;
     }
+    top[n++] = (cfg_opt_t)CFG_STR(END_KEY, NULL, CFGF_NONE);
+    top[n - 1].validcb = on_value;
     top[n] = (cfg_opt_t)CFG_END();
     cfg = cfg_init(top, CFGF_NONE);
     if (cfg != NULL)
@@ -604,6 +638,7 @@ struct conf *conf_parse(const char *text, const char *name, struct err *e)
 {
     struct conf *c = mem_zalloc(sizeof(*c));
     cfg_t *cfg = make_parser();
+    char *whole;
     int r;
 
     reading = (struct reading){ .name = name, .e = e };
@@ -611,13 +646,16 @@ struct conf *conf_parse(const char *text, const char *name, struct err *e)
         err_set(e, ERR_FAILED, "%s: libconfuse has no memory", name);
         goto fail;
     }
-    r = cfg_parse_buf(cfg, text);
-    free(reading.seen);
-    if (r != CFG_SUCCESS) {
-        if (!reading.failed)
-            err_set(e, ERR_USAGE, "%s:%d: syntax error", name, cfg->line);
+    whole = mem_printf("%s\n'" END_KEY "' = yes\n", text);
+    r = cfg_parse_buf(cfg, whole);
+    free(whole);
+    forget_seen();
+    if (r != CFG_SUCCESS && !reading.failed)
+        complain(cfg->line, "syntax error");
+    else if (r == CFG_SUCCESS && !reading.ended)
+        complain(cfg->line, "the file ends before a quote or comment is closed");
+    if (reading.failed)
         goto fail;
-    }
     if (read_all(c, cfg, e) < 0)
         goto fail;
     cfg_free(cfg);

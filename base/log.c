@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,17 +133,22 @@ static void reopen_file(void)
         close(old);
 }
 
+/* The line that tells how many were lost; it stands where they would have stood. */
+static char *loss_line(void)
+{
+    char text[80];
+
+    snprintf(text, sizeof(text), "log: %lu lines lost, the queue was full", log_.lost);
+    log_.lost = 0;
+    return format_line(LOG_LEVEL_WARNING, text);
+}
+
 static char *next_line(void)
 {
     char *line;
 
-    if (log_.lost > 0) {
-        char text[80];
-
-        snprintf(text, sizeof(text), "log: %lu lines lost, the queue was full", log_.lost);
-        log_.lost = 0;
-        return format_line(LOG_LEVEL_WARNING, text);
-    }
+    if (log_.n == 0)
+        return loss_line();
     line = log_.queue[log_.head];
     log_.head = (log_.head + 1) % QUEUE_MAX;
     log_.n--;
@@ -192,13 +198,18 @@ static void fork_child(void)
 static int start_writer(struct err *e)
 {
     static bool once;
+    sigset_t all, old;
     int r;
 
     if (!once)
         pthread_atfork(fork_prepare, fork_parent, fork_child);
     once = true;
     log_.stop = log_.done = log_.reopen = false;
+    /* signals belong to the program's own threads, and a reader that went away must not end it */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     r = pthread_create(&log_.thread, NULL, writer, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (r != 0) {
         errno = r;
         return err_errno(e, ERR_FAILED, "log: no thread");
@@ -297,15 +308,22 @@ void log_set_level(enum log_level level)
 
 /* --- writing -------------------------------------------------------------------------------- */
 
+static void push(char *line)
+{
+    log_.queue[(log_.head + log_.n++) % QUEUE_MAX] = line;
+    pthread_cond_signal(&log_.work);
+}
+
 static void enqueue(char *line)
 {
-    if (log_.n == QUEUE_MAX) {
+    if (log_.n + (log_.lost > 0) >= QUEUE_MAX) {
         log_.lost++;
         free(line);
         return;
     }
-    log_.queue[(log_.head + log_.n++) % QUEUE_MAX] = line;
-    pthread_cond_signal(&log_.work);
+    if (log_.lost > 0)
+        push(loss_line());
+    push(line);
 }
 
 void log_write(enum log_level level, const char *fmt, ...)
