@@ -333,7 +333,7 @@ void buffer_destroy(struct buffer *b, bool remove)
     if (b->state == BUFFER_OPEN && remove) {
         b->ours = true;
         give_back(b);
-        if (segments_forget(b->run_dir, b->node, b->path, &e) < 0)
+        if (segments_forget(b->run_dir, b->path, &e) < 0)
             log_warning("buffer %s: %s", b->path, e.text);
     } else {
         b->ours = false;

@@ -18,7 +18,7 @@ struct room {
 /* What is left now. root: "" for this machine, a fixture tree in tests; /proc and /sys are read below it. A control group file that
  * is not there sets no limit; one that cannot be understood is an error. */
 int room_measure(const char *folder, const char *root, struct room *r, struct err *e);
-/* Whether a file of `wanted` bytes fits, of which `have` are there already. -1 (ERR_STATE): "128.0 MiB wanted, 64.0 MiB available in
+/* Whether a file of `wanted` bytes fits, of which `have` are there already. -1 (ERR_STATE): "128M wanted, 64M available in
  * DIR", naming whatever is the narrowest. */
 int room_check(const struct room *r, const char *folder, uint64_t wanted, uint64_t have, struct err *e);
 

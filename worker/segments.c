@@ -22,9 +22,9 @@
 
 enum { LIST_LIMIT = 1 << 20 };
 
-static char *list_path(const char *run_dir, const char *node)
+static char *list_path(const char *run_dir)
 {
-    return mem_printf("%s/%s.segments", run_dir, node);
+    return mem_printf("%s/segments", run_dir);
 }
 
 int segments_ours(const struct shm_head *h, const char *farm, const char *node)
@@ -83,7 +83,7 @@ static int list_read(const char *file, char **text, struct err *e)
 int segments_take_over(const char *run_dir, const char *farm, const char *node, const char *keep, uint64_t *freed,
                        unsigned *removed, struct err *e)
 {
-    char *file = list_path(run_dir, node), *text, *save = NULL;
+    char *file = list_path(run_dir), *text, *save = NULL;
     struct str out = { 0 };
     int rc = list_read(file, &text, e);
 
@@ -106,9 +106,9 @@ int segments_take_over(const char *run_dir, const char *farm, const char *node, 
     return rc;
 }
 
-int segments_forget(const char *run_dir, const char *node, const char *path, struct err *e)
+int segments_forget(const char *run_dir, const char *path, struct err *e)
 {
-    char *file = list_path(run_dir, node), *text, *save = NULL;
+    char *file = list_path(run_dir), *text, *save = NULL;
     struct str out = { 0 };
     int rc = list_read(file, &text, e);
 

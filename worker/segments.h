@@ -1,4 +1,4 @@
-/* segments.h - every shared file a node's workers ever made: RUN_DIR/NODE.segments, one path a line
+/* segments.h - every shared file a node's workers ever made: RUN_DIR/segments, one path a line
  *
  * A name goes in before its file is made and goes out after the file is gone, so no crash leaves a file that nobody knows of.
  */
@@ -15,7 +15,7 @@ struct shm_head;
 int segments_take_over(const char *run_dir, const char *farm, const char *node, const char *keep, uint64_t *freed,
                        unsigned *removed, struct err *e);
 /* After `path` was removed. */
-int segments_forget(const char *run_dir, const char *node, const char *path, struct err *e);
+int segments_forget(const char *run_dir, const char *path, struct err *e);
 /* Whether the head is one of this farm and node. */
 int segments_ours(const struct shm_head *h, const char *farm, const char *node);
 /* Whether the worker named in the head lives. */

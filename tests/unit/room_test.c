@@ -1,0 +1,175 @@
+/* room_test.c - how much memory a buffer may take: control groups of both versions from fixture trees */
+#include "config.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "file.h"
+#include "mem.h"
+#include "room.h"
+
+static char root[64];
+
+static int tree_make(void **unused)
+{
+    (void)unused;
+    snprintf(root, sizeof root, "/tmp/room_test.XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int tree_remove(void **unused)
+{
+    (void)unused;
+    char *cmd = mem_printf("rm -rf '%s'", root);
+    int rc = system(cmd);
+    free(cmd);
+    return rc;
+}
+
+static void put(const char *path, const char *text)
+{
+    char *name = mem_printf("%s%s", root, path), *slash;
+    struct err e;
+
+    slash = strrchr(name, '/');
+    *slash = '\0';
+    assert_int_equal(file_mkdirs(name, 0755, &e), 0);
+    *slash = '/';
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    free(name);
+}
+
+static void version_2_takes_the_narrowest_group_on_the_way_up(void **unused)
+{
+    (void)unused;
+    struct room r;
+    struct err e;
+
+    put("/proc/self/cgroup", "0::/system.slice/worker.service\n");
+    put("/sys/fs/cgroup/system.slice/worker.service/memory.max", "max\n");
+    put("/sys/fs/cgroup/system.slice/worker.service/memory.current", "4096\n");
+    put("/sys/fs/cgroup/system.slice/memory.max", "1073741824\n");
+    put("/sys/fs/cgroup/system.slice/memory.current", "268435456\n");
+    put("/sys/fs/cgroup/system.slice/memory.stat", "anon 1\ninactive_file 67108864\nactive_file 5\n");
+    assert_int_equal(room_cgroup(root, &r, &e), 0);
+    assert_int_equal(r.cgroup, 1073741824 - 268435456 + 67108864);
+    assert_string_equal(r.cgroup_path, "/sys/fs/cgroup/system.slice");
+}
+
+static void version_1_has_its_own_files_and_its_own_no_limit(void **unused)
+{
+    (void)unused;
+    struct room r;
+    struct err e;
+
+    put("/proc/self/cgroup", "12:cpuset:/a\n4:cpu,memory:/job/7\n1:name=systemd:/x\n");
+    put("/sys/fs/cgroup/memory/job/7/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/job/7/memory.usage_in_bytes", "1000\n");
+    assert_int_equal(room_cgroup(root, &r, &e), 0);
+    assert_true(r.cgroup == ROOM_ANY);
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "500000\n");
+    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "600000\n");
+    assert_int_equal(room_cgroup(root, &r, &e), 0);
+    assert_int_equal(r.cgroup, 0);
+}
+
+static void both_versions_at_once_and_the_narrower_counts(void **unused)
+{
+    (void)unused;
+    struct room r;
+    struct err e;
+
+    put("/proc/self/cgroup", "4:memory:/j\n0::/u\n");
+    put("/sys/fs/cgroup/memory/j/memory.limit_in_bytes", "1000000\n");
+    put("/sys/fs/cgroup/memory/j/memory.usage_in_bytes", "0\n");
+    put("/sys/fs/cgroup/unified/u/memory.max", "400000\n");
+    put("/sys/fs/cgroup/unified/u/memory.current", "100000\n");
+    assert_int_equal(room_cgroup(root, &r, &e), 0);
+    assert_int_equal(r.cgroup, 300000);
+}
+
+static void in_a_container_the_mounted_root_stands_for_the_group(void **unused)
+{
+    (void)unused;
+    struct room r;
+    struct err e;
+
+    put("/proc/self/cgroup", "0::/docker/0123\n");
+    put("/sys/fs/cgroup/memory.max", "7000\n");
+    put("/sys/fs/cgroup/memory.current", "3000\n");
+    assert_int_equal(room_cgroup(root, &r, &e), 0);
+    assert_int_equal(r.cgroup, 4000);
+}
+
+static void nothing_there_is_no_limit_and_nonsense_is_an_error(void **unused)
+{
+    (void)unused;
+    struct room r;
+    struct err e;
+
+    assert_int_equal(room_cgroup(root, &r, &e), 0);
+    assert_true(r.cgroup == ROOM_ANY);
+    put("/proc/self/cgroup", "0::/a\n");
+    put("/sys/fs/cgroup/a/memory.max", "plenty\n");
+    assert_int_equal(room_cgroup(root, &r, &e), -1);
+    assert_non_null(strstr(e.text, "/sys/fs/cgroup/a/memory.max"));
+    assert_non_null(strstr(e.text, "plenty"));
+    put("/proc/self/cgroup", "what\n");
+    assert_int_equal(room_cgroup(root, &r, &e), -1);
+}
+
+static void the_machine_is_read_below_the_same_root(void **unused)
+{
+    (void)unused;
+    struct room r;
+    struct err e;
+
+    put("/proc/meminfo", "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n");
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.memory, 8192 * 1024);
+    assert_true(r.disk > 0);
+}
+
+static void the_refusal_names_wanted_available_and_the_narrowest(void **unused)
+{
+    (void)unused;
+    struct room r = { .disk = 64 << 20, .file = ROOM_ANY, .memory = 1 << 30, .cgroup = ROOM_ANY };
+    struct err e;
+
+    assert_int_equal(room_check(&r, "/shm", 64 << 20, 0, &e), 0);
+    assert_int_equal(room_check(&r, "/shm", 128 << 20, 0, &e), -1);
+    assert_int_equal(e.code, ERR_STATE);
+    assert_string_equal(e.text, "128M wanted, 64M available in /shm");
+    assert_int_equal(room_check(&r, "/shm", 128 << 20, 64 << 20, &e), 0);
+    r.file = 1 << 20;
+    assert_int_equal(room_check(&r, "/shm", 2 << 20, 2 << 20, &e), -1);
+    assert_string_equal(e.text, "2M wanted, 1M allowed by the file size limit (ulimit -f)");
+    r.cgroup = 4096;
+    snprintf(r.cgroup_path, sizeof r.cgroup_path, "/g");
+    assert_int_equal(room_check(&r, "/shm", 2 << 20, 0, &e), -1);
+    assert_string_equal(e.text, "2M wanted, 4K left by the memory limit of control group /g");
+}
+
+int main(void)
+{
+#define in_a_tree(fn) cmocka_unit_test_setup_teardown(fn, tree_make, tree_remove)
+    const struct CMUnitTest tests[] = {
+        in_a_tree(version_2_takes_the_narrowest_group_on_the_way_up),
+        in_a_tree(version_1_has_its_own_files_and_its_own_no_limit),
+        in_a_tree(both_versions_at_once_and_the_narrower_counts),
+        in_a_tree(in_a_container_the_mounted_root_stands_for_the_group),
+        in_a_tree(nothing_there_is_no_limit_and_nonsense_is_an_error),
+        in_a_tree(the_machine_is_read_below_the_same_root),
+        cmocka_unit_test(the_refusal_names_wanted_available_and_the_narrowest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
