@@ -5,7 +5,7 @@ SCHEDULER_CPPFLAGS = $(PROTO_CPPFLAGS) $(STATE_CPPFLAGS) -I$(srcdir)/scheduler -
 noinst_LIBRARIES += scheduler/libdispatch.a
 scheduler_libdispatch_a_CPPFLAGS = $(BASE_CPPFLAGS) -I$(srcdir)/scheduler/dispatch
 scheduler_libdispatch_a_SOURCES = \
-	%D%/dispatch/dispatch.h
+	%D%/dispatch/dispatch.c %D%/dispatch/dispatch.h
 
 # the committing thread
 noinst_LIBRARIES += scheduler/libwriter.a

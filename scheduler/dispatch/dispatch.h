@@ -4,7 +4,8 @@
  *
  * Policy buffer: the lowest (charged + need) / size; ties: the higher measured speed, then the least recently chosen ("join the fastest of the
  * shortest queues"). A failed TF counts like one still there, for the class's median service time (ghost bytes with an end). A node is passed over
- * when it is not usable, builds as many TFs as it may, or would stand above its high-water mark; an empty node takes whatever fits its size.
+ * when it is not usable, builds as many TFs as it may (building_limit), or would stand above its high-water mark; an empty node (nothing charged, no
+ * ghost) takes whatever fits its size. Equal in all of that: the one added first.
  * Policy round-robin: a list scanned from the front, full nodes are skipped, the chosen one goes to the back.
  * A decision costs O(log n) in the number of nodes: an index by score, rescored on change.
  */
@@ -46,8 +47,8 @@ struct disp_need {
     uint64_t bytes;
     struct disp_node *const *refused; unsigned n_refused;      /* already asked for this TF: passed over */
 };
-/* The node to ask, which now counts as chosen (the caller charges it and calls dispatch_changed), or NULL. When NULL, *could: some node may take it
- * later (not refused, big enough). */
+/* The node to ask, which now counts as chosen (the caller charges it and calls dispatch_changed), or NULL. When NULL, *could (may be
+ * NULL): a usable node of the group and classes that did not refuse is big enough, so that waiting may help. */
 struct disp_node *dispatch_choose(struct dispatch *d, const struct disp_need *need, bool *could);
 /* Its fill if the need went there: (charged + ghost + bytes) / size. */
 double disp_fill(const struct disp_node *n, uint64_t bytes);
