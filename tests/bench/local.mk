@@ -1,1 +1,2 @@
 # tests/bench/
+include $(srcdir)/tests/bench/flow.mk
