@@ -19,6 +19,7 @@ typedef int (*hostlist_resolver)(void *arg, const char *word, struct hostlist *h
 
 struct hostlist *hostlist_create(void);
 void  hostlist_destroy(struct hostlist *h);
+/* Names are apart by commas or blanks. A blank text is an empty set: whoever wants a name at least must say so. */
 struct hostlist *hostlist_parse(const char *text, hostlist_resolver resolve, void *arg, struct err *e);
 int   hostlist_add(struct hostlist *h, const char *name, struct err *e);
 size_t hostlist_count(const struct hostlist *h);

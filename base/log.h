@@ -16,7 +16,7 @@ enum log_level { LOG_LEVEL_ERR = 3, LOG_LEVEL_WARNING = 4, LOG_LEVEL_INFO = 6, L
 /* program: name shown; file: NULL = stderr. Call once before threads start. */
 int  log_open(const char *program, const char *file, enum log_level level, struct err *e);
 void log_close(void);                  /* writes what is queued, waits at most 1 s */
-int  log_reopen(struct err *e);        /* SIGHUP */
+int  log_reopen(struct err *e);        /* SIGHUP: asks the thread, which logs a failure and goes on with the old file */
 void log_set_level(enum log_level level);
 int  log_level_parse(const char *word, enum log_level *level);      /* err warning info debug */
 
