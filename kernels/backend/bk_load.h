@@ -1,0 +1,15 @@
+/* bk_load.h - finds a backend by name */
+#ifndef BK_LOAD_H
+#define BK_LOAD_H
+
+#include <stddef.h>
+
+#include "bk.h"
+
+/* Names in the order `gpu` and `auto` try them; a NULL ends the list. */
+extern const char *const bk_names[];
+
+/* NULL with the reason in why when the backend is unknown or cannot be loaded. */
+const struct bk_ops *bk_load(const char *name, char *why, size_t room);
+
+#endif

@@ -1,0 +1,294 @@
+/* pipeline.c - the reconstruction as one call: a TF in, results out
+ *
+ * From: sluice-reco, the standalone program, tests.  To: input.c, the stages, result.c.
+ * A TF goes through in batches of links. Between two stages on the same device the digits stay
+ * there; the canonical result on the host is written batch behind batch, each at its place.
+ */
+#include "pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/bk_load.h"
+#include "result.h"
+#include "stage.h"
+
+struct pipeline {
+    struct workflow_choice choice;
+    struct kdev *dev[STAGE_COUNT];            /* stages on the same backend share one */
+    struct input in;
+    struct decode *decode;
+    struct kdigits digits;
+    struct result_buf digits_out;
+    double seconds[STAGE_COUNT];
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static const char *const gpu_order[] = { "cuda", "hip", "opencl", NULL };
+
+static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_option *o,
+                             enum stage_id id, struct k_err *e)
+{
+    for (const char *const *b = gpu_order; *b; b++) {
+        bool has = false;
+        for (const char *const *x = stages[id].backends; *x; x++)
+            has = has || strcmp(*x, *b) == 0;
+        struct kdev *d = has ? kdev_open(*b, c->device, o, e) : NULL;
+        if (d)
+            return d;
+    }
+    k_fail(e, K_EDEVICE, "stage %s: gpu asked for, no usable GPU on this machine",
+           stages[id].name);
+    return NULL;
+}
+
+static struct kdev *open_for(const struct pipeline_conf *c, enum stage_id id, const char *backend,
+                             struct k_err *e)
+{
+    struct bk_option o = { .threads = c->threads, .memory_limit = c->memory_limit };
+
+    if (strcmp(backend, "gpu") == 0)
+        return open_gpu(c, &o, id, e);
+    if (strcmp(backend, "auto") == 0) {
+        struct kdev *d = open_gpu(c, &o, id, NULL);
+        return d ? d : kdev_open("cpu", NULL, &o, e);
+    }
+    return kdev_open(backend, strcmp(backend, "cpu") == 0 ? NULL : c->device, &o, e);
+}
+
+static int open_stages(struct pipeline *p, const struct pipeline_conf *c, struct k_err *e)
+{
+    const struct workflow *w = p->choice.workflow;
+
+    for (unsigned i = 0; i < w->stages; i++) {
+        enum stage_id id = w->stage[i];
+        for (unsigned j = 0; j < i && p->dev[id] == NULL; j++) {
+            if (p->choice.backend[w->stage[j]] == p->choice.backend[id] ||
+                strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0)
+                p->dev[id] = p->dev[w->stage[j]];
+        }
+        if (p->dev[id] == NULL)
+            p->dev[id] = open_for(c, id, p->choice.backend[id], e);
+        if (p->dev[id] == NULL)
+            return -1;
+    }
+    return 0;
+}
+
+struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
+{
+    struct pipeline *p = calloc(1, sizeof *p);
+
+    if (p == NULL) {
+        k_fail(e, K_ENOMEM, "out of memory");
+        return NULL;
+    }
+    if (workflow_choose(c->workflow, c->backends, c->options, &p->choice, e) < 0 ||
+        open_stages(p, c, e) < 0)
+        goto fail;
+    if (p->dev[STAGE_DECODE]) {
+        p->decode = decode_new(p->dev[STAGE_DECODE]);
+        if (p->decode == NULL) {
+            k_fail(e, K_ENOMEM, "out of memory");
+            goto fail;
+        }
+    }
+    return p;
+fail:
+    pipeline_destroy(p);
+    return NULL;
+}
+
+void pipeline_destroy(struct pipeline *p)
+{
+    if (p == NULL)
+        return;
+    if (p->dev[STAGE_DECODE]) {
+        kdigits_release(p->dev[STAGE_DECODE], &p->digits);
+        decode_free(p->decode);
+    }
+    for (unsigned i = 0; i < STAGE_COUNT; i++) {
+        bool shared = false;
+        for (unsigned j = 0; j < i; j++)
+            shared = shared || p->dev[j] == p->dev[i];
+        if (!shared)
+            kdev_close(p->dev[i]);
+    }
+    input_free(&p->in);
+    result_free(&p->digits_out);
+    free(p);
+}
+
+/* ---- results ------------------------------------------------------------------------------ */
+
+static void put32(uint8_t *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(v >> 8 * i);
+}
+
+/* The header of the digits, and room for all of them. */
+static int digits_begin(struct pipeline *p, struct k_err *e)
+{
+    const struct input *in = &p->in;
+    const uint32_t head[6] = { (uint32_t)in->samples, in->bins, in->orbits, in->first_orbit,
+                               in->counter, in->run };
+    struct result_buf *r = &p->digits_out;
+
+    if (in->samples > UINT32_MAX)
+        return k_fail(e, K_EINPUT, "%llu digits in one TF, at most 4294967295 can be numbered",
+                      (unsigned long long)in->samples);
+    if (result_reserve(r, DIGITS_HEADER + DIGIT_SIZE * in->samples, e) < 0)
+        return -1;
+    r->size = DIGITS_HEADER + DIGIT_SIZE * in->samples;
+    memset(r->data, 0, DIGITS_HEADER);
+    memcpy(r->data, "TPCDIG1", 8);
+    for (int i = 0; i < 6; i++)
+        put32(r->data + 8 + 4 * i, head[i]);
+    put32(r->data + 32 + 4 * 36, head[0]);
+    return 0;
+}
+
+/* Writes the digits of a batch behind the `done` digits before it. */
+static int digits_batch(struct pipeline *p, const struct batch *b, uint32_t done,
+                        struct digits_host *h, struct k_err *e)
+{
+    uint8_t *base = p->digits_out.data + DIGITS_HEADER;
+    size_t n = p->in.samples;
+
+    h->row_start = malloc(((size_t)b->rows + 1) * 4);
+    if (h->row_start == NULL)
+        return k_fail(e, K_ENOMEM, "out of memory");
+    /* On a little-endian machine the device's arrays are the file's. */
+    h->time = (uint16_t *)(void *)(base + 2 * (size_t)done);
+    h->charge = (uint16_t *)(void *)(base + 2 * n + 2 * (size_t)done);
+    h->pad = base + 6 * n + done;
+    if (kdigits_download(p->dev[STAGE_DECODE], &p->digits, h, e) < 0)
+        return -1;
+    for (uint32_t i = 0; i < b->rows; i++) {
+        uint32_t row = b->first_row + i, from = h->row_start[i], len = h->row_start[i + 1] - from;
+        if (row % K_ROWS == 0)
+            put32(p->digits_out.data + 32 + 4 * (row / K_ROWS), done + from);
+        memset(base + 4 * n + done + from, (int)(row / K_ROWS), len);
+        memset(base + 5 * n + done + from, (int)(row % K_ROWS), len);
+    }
+    return 0;
+}
+
+/* ---- a TF --------------------------------------------------------------------------------- */
+
+static int run_batch(struct pipeline *p, const struct batch *b, uint32_t *digits, struct k_err *e)
+{
+    struct digits_host h = { 0 };
+    double start = now();
+    int r = -1;
+
+    if (decode_run(p->decode, &p->in, b, &p->digits, e) < 0 ||
+        digits_batch(p, b, *digits, &h, e) < 0)
+        goto out;
+    p->seconds[STAGE_DECODE] += now() - start;
+    *digits += p->digits.n;
+    r = 0;
+out:
+    free(h.row_start);
+    return r;
+}
+
+static void add_out(struct pipeline_result *r, enum stage_id id, const struct result_buf *b,
+                    uint64_t count)
+{
+    r->out[r->n_out++] = (struct pipeline_out){
+        .stage = stages[id].output, .data = b->data, .size = b->size,
+        .digest = result_digest(b->data, b->size), .count = count,
+    };
+    r->digest = r->out[r->n_out - 1].digest;
+}
+
+void pipeline_describe(const struct pipeline *p, struct pipeline_result *r)
+{
+    const struct workflow *w = p->choice.workflow;
+
+    r->n_stage = w->stages;
+    for (unsigned i = 0; i < w->stages; i++) {
+        enum stage_id id = w->stage[i];
+        r->stage[i] = (struct pipeline_stage){
+            .stage = stages[id].name, .backend = p->dev[id]->ops->name,
+            .device = p->dev[id]->info.id, .seconds = p->seconds[id],
+        };
+    }
+}
+
+/* Workflow none: headers only; the digest is that of the input. */
+static int run_none(struct pipeline *p, const struct tf_seg *seg, unsigned n,
+                    struct pipeline_result *r, struct k_err *e)
+{
+    struct tf_info info;
+    struct tf_err te;
+
+    (void)p;
+    if (tf_check(seg, n, &info, NULL, &te) < 0)
+        return k_fail(e, K_EINPUT, "byte %llu of the TF: %s", (unsigned long long)te.offset,
+                      te.text);
+    struct result_hash *h = result_hash_new();
+    if (h == NULL)
+        return k_fail(e, K_ENOMEM, "out of memory");
+    for (unsigned i = 0; i < n; i++)
+        result_hash_add(h, seg[i].data, seg[i].size);
+    r->digest = result_hash_end(h);
+    r->first_orbit = info.first_orbit;
+    r->counter = info.counter;
+    r->run = info.run;
+    return 0;
+}
+
+static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
+                      struct pipeline_result *r, struct k_err *e)
+{
+    double start = now();
+    struct batch b = { 0 };
+    uint32_t digits = 0;
+
+    memset(p->seconds, 0, sizeof p->seconds);
+    if (input_read(&p->in, seg, n, e) < 0 || digits_begin(p, e) < 0)
+        return -1;
+    p->seconds[STAGE_DECODE] = now() - start;
+    while (batch_next(&p->in, b.link_end, p->choice.option[STAGE_DECODE][0], &b)) {
+        if (run_batch(p, &b, &digits, e) < 0)
+            return -1;
+    }
+    r->first_orbit = p->in.first_orbit;
+    r->counter = p->in.counter;
+    r->run = p->in.run;
+    pipeline_describe(p, r);
+    r->stage[0].items = digits;
+    add_out(r, STAGE_DECODE, &p->digits_out, digits);
+    return 0;
+}
+
+int pipeline_run(struct pipeline *p, const struct pipeline_seg *seg, unsigned n,
+                 struct pipeline_result *r, struct k_err *e)
+{
+    struct tf_seg *s = calloc(n + 1, sizeof *s);
+    struct pipeline_result out = { 0 };
+    int ret;
+
+    if (s == NULL)
+        return k_fail(e, K_ENOMEM, "out of memory");
+    for (unsigned i = 0; i < n; i++)
+        s[i] = (struct tf_seg){ seg[i].data, seg[i].size };
+    ret = p->choice.workflow->stages == 0 ? run_none(p, s, n, &out, e)
+                                          : run_stages(p, s, n, &out, e);
+    free(s);
+    if (ret == 0)
+        *r = out;
+    return ret;
+}

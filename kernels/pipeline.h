@@ -1,0 +1,67 @@
+/* pipeline.h - the reconstruction as one call: a TF in, results out
+ *
+ * The one interface that programs outside kernels/ link. A pipeline belongs to one thread at a
+ * time; its devices stay open and their memory stays taken from TF to TF.
+ */
+#ifndef PIPELINE_H
+#define PIPELINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kerr.h"
+#include "workflow.h"
+
+struct pipeline_conf {
+    const char *workflow;        /* none, decode, cluster, ... */
+    const char *backends;        /* "STAGE=B,..." or one default; NULL: auto */
+    const char *options;         /* "STAGE.OPTION=V,..." or NULL */
+    const char *device;          /* id as `sluice devices` shows it; NULL: the backend's first */
+    unsigned threads;            /* of a CPU device; 0: as many as the process may use */
+    uint64_t memory_limit;       /* bytes a device may give; 0: no limit */
+};
+
+struct pipeline_seg {
+    const void *data;
+    size_t size;
+};
+
+struct pipeline_out {
+    const char *stage;           /* what it is: digits, clusters (the ending of its file) */
+    void *data;                  /* canonical layout, see result.h */
+    size_t size;
+    uint64_t digest;             /* XXH3-64 of data */
+    uint64_t count;              /* of digits or clusters */
+};
+
+struct pipeline_stage {
+    const char *stage;
+    const char *backend;         /* that ran, never gpu or auto */
+    const char *device;          /* id */
+    double seconds;              /* wall time, copies of this stage included */
+    uint64_t items;              /* digits or clusters */
+};
+
+struct pipeline_result {
+    uint32_t first_orbit, counter, run;
+    uint64_t digest;             /* of the TF: that of the last stage's output */
+    unsigned n_out, n_stage;
+    struct pipeline_out out[8];
+    struct pipeline_stage stage[8];
+};
+
+struct pipeline;
+
+struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e);
+void pipeline_destroy(struct pipeline *p);
+
+/* One TF, given as segments, each a run of whole blocks (in order; a missing segment is a TF
+ * without those blocks). 0: *r is filled, and its memory is the pipeline's until the next call.
+ * -1: the pipeline can go on with another TF, whatever was wrong with this one. */
+int pipeline_run(struct pipeline *p, const struct pipeline_seg *seg, unsigned n,
+                 struct pipeline_result *r, struct k_err *e);
+
+/* Backend and device of every stage as opened; for a report before the first TF. */
+void pipeline_describe(const struct pipeline *p, struct pipeline_result *r);
+
+#endif

@@ -1,0 +1,59 @@
+/* stage.h - the stages of the reconstruction, batch by batch
+ *
+ * A batch is a run of links, so that a TF larger than a device's memory goes through in pieces;
+ * the rows of a link belong to no other link, so the pieces do not know of each other.
+ */
+#ifndef STAGE_H
+#define STAGE_H
+
+#include <stdint.h>
+
+#include "input.h"
+#include "kdev.h"
+
+struct batch {
+    uint32_t link, link_end;
+    uint32_t first_row, rows;    /* of all 152 * 36 */
+    uint32_t block, block_end;
+    uint32_t page, page_end;
+    uint64_t bytes;              /* of pages */
+    uint32_t samples;
+};
+
+/* The digits of a batch on a device, in order of row, pad, time. */
+struct kdigits {
+    struct kbuf rows;            /* krow */
+    struct kbuf row_start;       /* u32, rows + 1 */
+    struct kbuf time, charge;    /* u16 */
+    struct kbuf pad;             /* u8 */
+    uint32_t nrows, n;
+};
+
+/* The same on the host; arrays belong to the caller. */
+struct digits_host {
+    uint32_t *row_start;
+    uint16_t *time, *charge;
+    uint8_t *pad;
+};
+
+/* From the link on: as many links as fit into max_bytes of pages, at least one. 0: no link left. */
+int batch_next(const struct input *in, uint32_t link, uint64_t max_bytes, struct batch *b);
+
+struct decode;
+struct decode *decode_new(struct kdev *d);
+void decode_free(struct decode *s);
+/* Pages -> out; *n digits. A damaged page is K_EINPUT. */
+int decode_run(struct decode *s, const struct input *in, const struct batch *b,
+               struct kdigits *out, struct k_err *e);
+
+int kdigits_download(struct kdev *d, const struct kdigits *k, const struct digits_host *h,
+                     struct k_err *e);
+/* Host digits of a batch to a device on which another stage runs. */
+int kdigits_upload(struct kdev *d, struct kdigits *k, const struct batch *b,
+                   const struct digits_host *h, struct k_err *e);
+void kdigits_release(struct kdev *d, struct kdigits *k);
+
+/* The rows of a batch with their geometry; the pages as far as `in` is given. To be freed. */
+krow *batch_rows(const struct input *in, const struct batch *b);
+
+#endif
