@@ -14,14 +14,21 @@
 
 struct db;
 
-struct db_hooks {                                     /* NULL: the real ones. Tests put their own here */
+struct db_migration {                                 /* from version - 1 to version */
+    unsigned    version;
+    const char *sql;
+};
+
+struct db_hooks {                                     /* NULL, or a NULL member: the real ones. Tests put their own here */
     int (*statfs)(const char *path, struct statfs *out);
+    const struct db_migration *migrations;            /* ascending, without gaps; the last one's version is the one wanted */
+    size_t n_migrations;
 };
 
 /* Opens DIR/state.db, made when absent (DIR too). Refused, each with its sentence and what to do:
  * another sluiced on the folder ("already running, pid P": ERR_STATE), a newer schema, a file that is corrupt or cut short (the file is left as it is; the sentence
  * names `sluiced --recover`), a network file system. Checks that a database that was there before has not silently gone: DIR/state.id without state.db is refused.
- * Older schemas are migrated forward in one transaction, after a copy was kept beside. Seconds, never hangs. */
+ * Older schemas are migrated forward in one transaction, after a copy was kept beside (state.db.vN-TIME). Seconds, never hangs. */
 struct db *db_open(const char *dir, const struct db_hooks *hooks, struct err *e);
 void  db_close(struct db *db);
 
@@ -45,8 +52,16 @@ bool  db_locked(const struct db *db);                 /* the last failure was so
 /* Gives the reserve file (4 MiB beside the database) up, so that marks still go in; db_reserve makes it anew when there is room. */
 void  db_use_reserve(struct db *db);
 int   db_reserve(struct db *db);                      /* 0: the reserve is there */
-int   db_prune(struct db *db, uint64_t run_tfs, struct err *e);   /* old run_tf rows beyond run_tfs a run; never marks, history of nodes, or totals */
+/* Removes the oldest run_tf rows beyond run_tfs a run, at most 1000 a call; never unpublished ones, marks, history, or totals (what goes stays counted, see
+ * rows_count_run_tfs). Inside the caller's transaction. Returns how many went (0: nothing left to do), or -1. */
+int   db_prune(struct db *db, uint64_t run_tfs, struct err *e);
 const char *db_dir(const struct db *db);
+
+/* No call waits for a lock beyond this moment of the monotonic clock (0: the usual limits). From any thread. */
+void  db_wait_until(struct db *db, int64_t mono_ns);
+/* Brings the log's pages home and cuts it, as far as readers allow; never waits. To be called when idle while db_log_bytes is large. */
+void  db_tidy(struct db *db);
+uint64_t db_log_bytes(const struct db *db);           /* size of state.db-wal: grows while somebody's read transaction stays open */
 
 uint64_t db_next_epoch(struct db *db, struct err *e); /* counts this start, stored before it returns; 0 = error */
 

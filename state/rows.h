@@ -1,7 +1,7 @@
 /* rows.h - what a row of each table is, how it is written, how all are read at start-up
  *
  * put functions insert or replace by key, inside the caller's transaction; each returns 0 or -1. load functions call `each` once a row, in the order of
- * the key; strings live for the call; each returns 0 to go on. Times are wall ns, 0 = not yet; strings may be NULL.
+ * the key; strings live for the call; each returns 0 to go on, anything else ends the load and comes back from it. Times are wall ns, 0 = not yet; strings may be NULL.
  */
 #ifndef SLUICE_ROWS_H
 #define SLUICE_ROWS_H
@@ -47,6 +47,12 @@ struct row_run_tf {
 int rows_put_run_tf(struct db *db, const struct row_run_tf *t, struct err *e);
 int rows_load_run_tfs(struct db *db, uint64_t run, uint64_t from, unsigned limit,
                       int (*each)(void *arg, const struct row_run_tf *), void *arg, struct err *e);
+
+/* What is stored of a run's ends, pruned rows included: to be held against the totals of row_run. */
+struct row_counts { uint64_t done, failed, dropped, lost, incomplete, bytes_done; };
+int rows_count_run_tfs(struct db *db, uint64_t run, struct row_counts *counts, struct err *e);
+/* Accepted but not yet published ends of a run: what is redone after a restart. */
+int rows_load_unpublished(struct db *db, uint64_t run, int (*each)(void *arg, const struct row_run_tf *), void *arg, struct err *e);
 
 struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;

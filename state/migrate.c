@@ -1,0 +1,72 @@
+/* migrate.c - an older schema comes forward, a newer one is refused
+ *
+ * From: db_open.  To: the database, in one transaction.
+ * A copy of the file as it was is kept beside first: who has to go back to the older program has what it can read.
+ */
+#include "config.h"
+#include "db_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+
+/* Version 1 is schema.sql as first published. A change of schema.sql adds a row here that brings the version before it
+ * to the same shape, and DB_VERSION grows along. */
+static const struct db_migration migrations[] = {
+    { 1, "" },
+};
+
+static int copy_beside(struct db *db, int64_t version, struct err *e)
+{
+    char name[80];
+    snprintf(name, sizeof name, "state.db.v%lld-%lld", (long long)version, (long long)(clock_wall_ns() / CLOCK_SECOND));
+    char *file = db_path(db->dir, name);
+    int rc = rescue_copy(db, file, e);
+    if (rc < 0)
+        err_prefix(e, "migration of the schema: no copy of the present state could be kept");
+    else
+        log_info("state: schema %lld is brought forward, a copy is kept in %s", (long long)version, file);
+    free(file);
+    return rc;
+}
+
+static int apply(struct db *db, const struct db_migration *table, size_t n, int64_t version, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (table[i].version <= version)
+            continue;
+        char pragma[64];
+        snprintf(pragma, sizeof pragma, "PRAGMA user_version = %u", table[i].version);
+        if (db_exec(db, table[i].sql, e) < 0 || db_exec(db, pragma, e) < 0)
+            return err_prefix(e, "migration of the schema to version %u", table[i].version);
+    }
+    return 0;
+}
+
+int migrate_forward(struct db *db, const struct db_hooks *hooks, struct err *e)
+{
+    const struct db_migration *table = hooks && hooks->migrations ? hooks->migrations : migrations;
+    size_t n = hooks && hooks->migrations ? hooks->n_migrations : ARRAY_LEN(migrations);
+    unsigned wanted = table[n - 1].version;
+    int64_t version;
+    if (db_query_int(db, "PRAGMA user_version", &version, e) < 0)
+        return -1;
+    if (version == wanted)
+        return 0;
+    if (version > wanted)
+        return err_set(e, ERR_STATE, "%s has schema version %lld, this sluiced knows versions up to %u: install the newer sluiced again, or put back "
+                       "a copy made before it with `sluiced --state %s --restore FILE`", db->path, (long long)version, wanted, db->dir);
+    if (version + 1 < table[0].version)
+        return err_set(e, ERR_STATE, "%s has schema version %lld, the oldest that can be brought forward is %u", db->path, (long long)version,
+                       table[0].version - 1);
+    if (copy_beside(db, version, e) < 0 || db_begin(db, e) < 0)
+        return -1;
+    if (apply(db, table, n, version, e) < 0) {
+        db_rollback(db);
+        return -1;
+    }
+    return db_commit(db, e);
+}
