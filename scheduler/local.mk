@@ -11,7 +11,7 @@ scheduler_libdispatch_a_SOURCES = \
 noinst_LIBRARIES += scheduler/libwriter.a
 scheduler_libwriter_a_CPPFLAGS = $(STATE_CPPFLAGS) -I$(srcdir)/scheduler
 scheduler_libwriter_a_SOURCES = \
-	%D%/writer.h
+	%D%/writer.c %D%/writer.h
 
 # who is connected, nodes, marks, moves, what people see
 noinst_LIBRARIES += scheduler/libfarm.a

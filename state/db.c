@@ -140,6 +140,8 @@ static int run(struct db *db, enum db_slot slot, const char *text, const char *d
     if (s == NULL)
         return -1;
     int rc = sqlite3_step(s) == SQLITE_DONE ? 0 : db_fail(db, e, doing);
+    if (rc < 0 && db->fault == DB_FAULT_CHANGE)
+        db->fault = DB_FAULT_FULL;              /* no single change is to blame: nothing can be stored */
     sqlite3_reset(s);
     return rc;
 }
@@ -334,6 +336,10 @@ struct db *db_connect(const char *dir, const char *path, int flags, struct err *
     db->path = mem_strdup(path);
     db->lock_fd = -1;
     db->busy_limit = flags & SQLITE_OPEN_READONLY ? READER_WAIT : WRITER_WAIT;
+    /* The keys of runs are in it: for the owner's eyes only. The log takes its mode from the file. */
+    int made = flags & SQLITE_OPEN_CREATE ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (made >= 0)
+        close(made);
     if (sqlite3_open_v2(path, &db->sql, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL) != SQLITE_OK) {
         db_fail(db, e, "cannot open the state");
         db_close(db);
@@ -575,17 +581,22 @@ struct db *db_open(const char *dir, const struct db_hooks *hooks, struct err *e)
 
 /* ---- epoch, pruning ---- */
 
-static int store_epoch(struct db *db, uint64_t epoch, struct err *e)
+static int store_meta(struct db *db, const char *key, uint64_t value, struct err *e)
 {
     char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, epoch);
+    snprintf(text, sizeof text, "%" PRIu64, value);
     if (db_begin(db, e) < 0)
         return -1;
-    if (db_meta_put(db, "epoch", text, e) < 0) {
+    if (db_meta_put(db, key, text, e) < 0) {
         db_rollback(db);
         return -1;
     }
     return db_commit(db, e);
+}
+
+int db_probe(struct db *db, struct err *e)
+{
+    return store_meta(db, "probe", (uint64_t)clock_wall_ns(), e);
 }
 
 /* The larger of both places counts: a backup that was put back must not bring old fences to life. */
@@ -597,11 +608,11 @@ uint64_t db_next_epoch(struct db *db, struct err *e)
         return 0;
     uint64_t epoch = strtoull(text, NULL, 10);
     epoch = (epoch > beside ? epoch : beside) + 1;
-    if (store_epoch(db, epoch, e) < 0) {
+    if (store_meta(db, "epoch", epoch, e) < 0) {
         if (!db_full(db))
             return 0;
         db_use_reserve(db);                     /* a full disk must not keep sluiced from starting */
-        if (store_epoch(db, epoch, e) < 0)
+        if (store_meta(db, "epoch", epoch, e) < 0)
             return 0;
     }
     struct err why;

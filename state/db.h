@@ -8,6 +8,7 @@
 #define SLUICE_DB_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/statfs.h>
 #include "err.h"
@@ -55,6 +56,7 @@ int   db_reserve(struct db *db);                      /* 0: the reserve is there
 /* Removes the oldest run_tf rows beyond run_tfs a run, at most 1000 a call; never unpublished ones, marks, history, or totals (what goes stays counted, see
  * rows_count_run_tfs). Inside the caller's transaction. Returns how many went (0: nothing left to do), or -1. */
 int   db_prune(struct db *db, uint64_t run_tfs, struct err *e);
+int   db_probe(struct db *db, struct err *e);         /* a small transaction of its own: can anything be stored? */
 const char *db_dir(const struct db *db);
 
 /* No call waits for a lock beyond this moment of the monotonic clock (0: the usual limits). From any thread. */
