@@ -1,7 +1,7 @@
 /* chan.h - a framed connection on the loop: partial I/O, a bounded send queue, heartbeats, deadlines
  *
  * One owner, one loop, no threads. Callbacks come from the loop only, never from within chan_send. After `closed` was called the
- * chan is dead: the owner calls chan_destroy (also from within a callback). Heartbeats (PING when nothing was sent for a
+ * chan is dead: the owner calls chan_destroy (also from within a callback). What is sent goes out at the end of the loop's turn. Heartbeats (PING when nothing was sent for a
  * second) go ahead of everything queued; a peer from which nothing came for dead_s is closed with ERR_TIMEOUT. Deadlines are
  * judged only after a full read pass, and shift by the length of our own stall.
  */
@@ -22,27 +22,34 @@ struct chan_events {
 };
 
 struct chan_limits {
-    size_t   max_queue;       /* bytes that may wait to be sent, default 8 MiB; beyond: chan_send fails, the connection is closed as lagging */
+    size_t   max_queue;       /* bytes that may wait to be sent, default 8 MiB; beyond: chan_send fails, the connection is closed as lagging.
+                               * One message of any size that its type allows may always be sent while nothing else waits. */
     uint32_t max_length;      /* a frame's length while the peer is not known yet, default 64 KiB (see chan_known) */
-    double   beat_s, dead_s;  /* default 1 and 4; beat_s < 0: no heartbeat */
+    double   beat_s, dead_s;  /* default 1 and 4; beat_s < 0: no heartbeat of ours (theirs are answered); dead_s < 0: silence is no death */
 };
 
-/* Takes fd (nonblocking, connected). */
+/* Takes fd (nonblocking, connected). limits NULL or a field 0: the default. */
 struct chan *chan_create(struct ev_loop *loop, int fd, const struct chan_limits *limits, const struct chan_events *events, void *arg);
-void  chan_destroy(struct chan *c);                       /* NULL is fine; closes at once */
+/* NULL is fine; closes at once. Raw transfers under way are told (ok 0) from within it, `closed` is not called. */
+void  chan_destroy(struct chan *c);
 void  chan_close_after_send(struct chan *c, double limit_s);   /* what is queued goes out, then `closed` comes */
 void  chan_set_owner(struct chan *c, const struct chan_events *events, void *arg);   /* hands it to another module */
 void  chan_known(struct chan *c);                         /* the peer is authenticated: the table's limits hold from now on */
+/* Only types that one of these senders may send (bits of frame_type.from) are taken from now on; at first all are. */
+void  chan_allow(struct chan *c, unsigned from);
 
-/* Queues one message. -1: dead, or the queue is full (ERR_TIMEOUT "lagging"); `closed` follows from the loop. fds are duplicated. */
+/* Queues one message. -1: dead, closing, or the queue is full (ERR_TIMEOUT "lagging") or the message larger than its type allows:
+ * `closed` follows from the loop. fds are duplicated. */
 int   chan_send(struct chan *c, uint32_t id, const ProtobufCMessage *m);
 int   chan_send_fds(struct chan *c, uint32_t id, const ProtobufCMessage *m, const int *fds, unsigned n_fds);
+/* Error with the code and sentence of why. word: a stable code or NULL. */
 int   chan_send_error(struct chan *c, uint32_t id, const struct err *why, const char *word);
-/* size bytes from fd at offset follow the last frame, raw (a source's part); sent without copying where the kernel can, and
- * before any later frame but heartbeats wait behind it. memory variant: data must live until `sent` was called. */
+/* size bytes at data follow the last frame, raw (a source's part), not copied: data must live until `sent` was called, once,
+ * with ok 1 (the kernel has them) or 0 (closed first, before `closed`). -1: dead, `sent` will not come. Heartbeats wait behind them. They do not
+ * count as queued. */
 int   chan_send_raw(struct chan *c, const void *data, size_t size, void (*sent)(void *arg, int ok), void *arg);
-/* The next size bytes after the frame being handled go straight to data; then `done` is called with ok 1, and frames go on.
- * progress (may be NULL) is called after each read. When the chan closes first: done with ok 0, before `closed`. */
+/* Only from within `message`: the next size bytes after that frame go straight to data; then `done` is called with ok 1, and frames
+ * go on. progress (may be NULL) is called after each read. When the chan closes first: done with ok 0, before `closed`. -1: dead. */
 int   chan_receive_raw(struct chan *c, void *data, size_t size, void (*done)(void *arg, int ok), void (*progress)(void *arg, size_t got), void *arg);
 
 size_t chan_queued(const struct chan *c);                 /* bytes waiting to be sent */

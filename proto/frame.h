@@ -21,8 +21,13 @@
 #define FRAME_HEAD 16
 #define FRAME_MAX_FDS 16
 
+#ifndef PROTO_MAJOR                      /* a test builds a program that says another one */
 #define PROTO_MAJOR 1
+#endif
 #define PROTO_MINOR 0
+#define PROTO_FEATURES UINT64_C(0)       /* bits of what this build can do beyond the minor version */
+
+#define FRAME_FROM_DAEMON (1u << SLUICE__ROLE__ROLE_NONE)    /* in frame_type.from: sluiced, to those who connected */
 
 struct frame_head { uint16_t type; uint8_t fds; uint32_t length, id; };
 
@@ -32,15 +37,21 @@ struct frame_type {
     const ProtobufCMessageDescriptor *descriptor;
     uint32_t max_length;             /* bytes, packed */
     uint32_t max_elements;           /* of all repeated fields and nested messages together */
-    unsigned from;                   /* bits 1 << Sluice__Role of who may send it to a daemon */
+    unsigned from;                   /* who may send it: bits 1 << Sluice__Role, and FRAME_FROM_DAEMON */
 };
+
+const struct frame_type *frame_types(size_t *n);                          /* the whole table, by rising type */
 
 const struct frame_type *frame_type(unsigned type);                       /* NULL: no such type */
 const struct frame_type *frame_type_of(const ProtobufCMessage *m);
 void frame_pack_head(const struct frame_head *h, uint8_t out[FRAME_HEAD]);
+/* The text may stand in a message: valid UTF-8. */
+bool frame_is_utf8(const char *text);
 /* Checks magic, version, type, length and descriptors. -1: e says what was wanted and found (ERR_PROTOCOL). */
 int  frame_parse_head(const uint8_t in[FRAME_HEAD], struct frame_head *h, struct err *e);
-/* Counts elements, depth and UTF-8 first, then unpacks. The message is the caller's: protobuf_c_message_free_unpacked. NULL: e says why. */
+/* First the packed form is walked without taking memory: lengths, depth, elements (what is repeated, nested or unknown), wire types,
+ * UTF-8 (without NUL) and enum values, which handlers may use as an index. Then it is unpacked; unknown fields are kept.
+ * The message is the caller's: protobuf_c_message_free_unpacked. NULL: e says why. */
 ProtobufCMessage *frame_unpack(const struct frame_type *t, const uint8_t *data, size_t size, struct err *e);
 
 #endif

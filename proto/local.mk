@@ -3,11 +3,14 @@ noinst_LIBRARIES += proto/libproto.a proto/libtffile.a
 
 proto_libproto_a_CPPFLAGS = $(PROTO_CPPFLAGS)
 proto_libproto_a_SOURCES = \
-	%D%/chan.h \
-	%D%/frame.h \
-	%D%/names.h \
-	%D%/peer.h \
-	%D%/runkey.h \
+	%D%/chan.c %D%/chan.h \
+	%D%/connector.c \
+	%D%/frame.c %D%/frame.h \
+	%D%/handshake.c %D%/handshake.h \
+	%D%/listener.c \
+	%D%/names.c %D%/names.h \
+	%D%/peer.c %D%/peer.h \
+	%D%/runkey.c %D%/runkey.h \
 	%D%/shm_layout.h
 nodist_proto_libproto_a_SOURCES = proto/sluice.pb-c.c proto/sluice.pb-c.h
 

@@ -15,7 +15,8 @@ struct names;
 
 struct names *names_create(struct ev_loop *loop, struct err *e);
 void   names_destroy(struct names *n);                   /* does not wait for a hanging question */
-double names_stuck_s(const struct names *n);
+double names_stuck_s(const struct names *n);             /* for how long the thread has been busy with one question; 0: it is not */
+int    names_munge_socket(struct names *n, const char *path, struct err *e);       /* of munged; not called: munge's own default */
 
 /* Each returns a handle for names_cancel, or NULL when the queue is full (e). */
 struct name_question;
