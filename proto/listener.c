@@ -153,6 +153,20 @@ static void guest_new(struct listener *l, int fd, bool last_fd)
 
 /* ---- the handshake ---- */
 
+/* Until the new owner says so, a connection that ends is just closed. */
+static void nobodys_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
+{
+    (void)arg, (void)c, (void)type, (void)id, (void)m, (void)fds, (void)n_fds;
+}
+
+static void nobodys_closed(void *arg, struct chan *c, const struct err *why)
+{
+    (void)arg, (void)why;
+    chan_destroy(c);
+}
+
+static const struct chan_events nobodys_events = { .message = nobodys_message, .closed = nobodys_closed };
+
 static void guest_known(struct guest *g)
 {
     struct listener *l = g->l;
@@ -169,6 +183,7 @@ static void guest_known(struct guest *g)
     l->stats.accepted++;
     g->hello = NULL;
     guest_free(g);
+    chan_set_owner(c, &nobodys_events, NULL);
     accepted(arg, c, &id, hello);
     sluice__hello__free_unpacked(hello, NULL);
 }
@@ -262,6 +277,8 @@ static int check_hello(const struct guest *g, const Sluice__Hello *m, struct err
     return 0;
 }
 
+static uint32_t lesser(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 static void send_welcome(struct guest *g, const Sluice__Hello *hello)
 {
     Sluice__Welcome m = SLUICE__WELCOME__INIT;
@@ -269,7 +286,7 @@ static void send_welcome(struct guest *g, const Sluice__Hello *hello)
 
     m.has_major = m.has_minor = m.has_features = m.has_clock = m.has_challenge = m.has_epoch = 1;
     m.major = PROTO_MAJOR;
-    m.minor = hello->minor < PROTO_MINOR + 0u ? hello->minor : PROTO_MINOR;
+    m.minor = lesser(hello->minor, PROTO_MINOR);
     m.features = hello->features & PROTO_FEATURES;
     m.software = (char *)PACKAGE_VERSION;
     m.clock = clock_wall_ns();

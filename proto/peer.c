@@ -65,7 +65,7 @@ static int split(const char *address, const char **host, size_t *host_len, const
 int peer_parse(const char *address, char host[256], char port[16], struct err *e)
 {
     const char *h, *p;
-    size_t len;
+    size_t len = 0;
     uint64_t number;
     struct in6_addr v6;
 
