@@ -9,7 +9,7 @@ kernels_libkernels_a_SOURCES  = \
 	%D%/kerr.c %D%/kerr.h \
 	%D%/input.c %D%/input.h %D%/kgeo.h \
 	%D%/kdev.c %D%/kdev.h \
-	%D%/stage_decode.c %D%/stage.h \
+	%D%/stage_decode.c %D%/stage_cluster.c %D%/stage.h \
 	%D%/result.c %D%/result.h \
 	%D%/workflow.c %D%/workflow.h \
 	%D%/pipeline.c %D%/pipeline.h \
@@ -19,7 +19,7 @@ kernels_libkernels_a_SOURCES  = \
 
 KERNEL_SOURCES = \
 	%D%/all.k %D%/kdef.h %D%/ktypes.h %D%/klist.def \
-	%D%/selftest.inc %D%/scan.inc %D%/decode.inc
+	%D%/selftest.inc %D%/scan.inc %D%/decode.inc %D%/cluster.inc
 
 # What the compiler's dependencies do not tell at the first build.
 EXTRA_DIST += $(KERNEL_SOURCES) %D%/Makefile %D%/main.c

@@ -19,8 +19,11 @@ struct pipeline {
     struct kdev *dev[STAGE_COUNT];            /* stages on the same backend share one */
     struct input in;
     struct decode *decode;
-    struct kdigits digits;
-    struct result_buf digits_out;
+    struct kdigits digits;                    /* on the device of decode */
+    struct kdigits moved;                     /* on that of cluster, when it is another */
+    struct cluster *cluster;
+    struct result_buf digits_out, clusters_out;
+    uint32_t ndigits, nclusters;              /* of the TF at hand, so far */
     double seconds[STAGE_COUNT];
 };
 
@@ -102,6 +105,15 @@ struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
             goto fail;
         }
     }
+    if (p->dev[STAGE_CLUSTER]) {
+        const uint64_t *o = p->choice.option[STAGE_CLUSTER];
+        struct cluster_option co = { o[0], o[1], o[2], o[3], o[4] };
+        p->cluster = cluster_new(p->dev[STAGE_CLUSTER], &co);
+        if (p->cluster == NULL) {
+            k_fail(e, K_ENOMEM, "out of memory");
+            goto fail;
+        }
+    }
     return p;
 fail:
     pipeline_destroy(p);
@@ -116,6 +128,10 @@ void pipeline_destroy(struct pipeline *p)
         kdigits_release(p->dev[STAGE_DECODE], &p->digits);
         decode_free(p->decode);
     }
+    if (p->dev[STAGE_CLUSTER]) {
+        kdigits_release(p->dev[STAGE_CLUSTER], &p->moved);
+        cluster_free(p->cluster);
+    }
     for (unsigned i = 0; i < STAGE_COUNT; i++) {
         bool shared = false;
         for (unsigned j = 0; j < i; j++)
@@ -125,6 +141,7 @@ void pipeline_destroy(struct pipeline *p)
     }
     input_free(&p->in);
     result_free(&p->digits_out);
+    result_free(&p->clusters_out);
     free(p);
 }
 
@@ -184,19 +201,84 @@ static int digits_batch(struct pipeline *p, const struct batch *b, uint32_t done
     return 0;
 }
 
+static int clusters_begin(struct pipeline *p, struct k_err *e)
+{
+    struct result_buf *r = &p->clusters_out;
+
+    if (result_reserve(r, CLUSTERS_HEADER, e) < 0)
+        return -1;
+    r->size = CLUSTERS_HEADER;
+    memset(r->data, 0, CLUSTERS_HEADER);
+    memcpy(r->data, "TPCCLU1", 8);
+    put32(r->data + 12, SECTOR_ROWS);
+    return 0;
+}
+
+/* Appends the clusters of a batch. */
+static int clusters_batch(struct pipeline *p, const struct batch *b, uint32_t n, struct k_err *e)
+{
+    struct result_buf *r = &p->clusters_out;
+    size_t size = r->size + (size_t)n * CLUSTER_SIZE;
+    uint32_t *row_start = malloc(((size_t)b->rows + 1) * 4);
+    int ret = -1;
+
+    if (row_start == NULL)
+        return k_fail(e, K_ENOMEM, "out of memory");
+    if (n > UINT32_MAX - p->nclusters) {
+        k_fail(e, K_EINPUT, "more than 4294967295 clusters in one TF");
+        goto out;
+    }
+    /* Half as much again when it grows: a TF has many batches. */
+    if (size > r->room && result_reserve(r, size + size / 2, e) < 0)
+        goto out;
+    if (cluster_download(p->cluster, b->rows, n, row_start, r->data + r->size, e) < 0)
+        goto out;
+    for (uint32_t i = 0; i < b->rows; i++)
+        put32(r->data + 16 + 4 * (b->first_row + i), p->nclusters + row_start[i]);
+    r->size = size;
+    p->nclusters += n;
+    put32(r->data + 8, p->nclusters);
+    put32(r->data + 16 + 4 * SECTOR_ROWS, p->nclusters);
+    ret = 0;
+out:
+    free(row_start);
+    return ret;
+}
+
 /* ---- a TF --------------------------------------------------------------------------------- */
 
-static int run_batch(struct pipeline *p, const struct batch *b, uint32_t *digits, struct k_err *e)
+static int cluster_batch(struct pipeline *p, const struct batch *b, const struct digits_host *h,
+                         struct k_err *e)
+{
+    const struct kdigits *k = &p->digits;
+    uint32_t n;
+
+    /* Data move only where the device changes. */
+    if (p->dev[STAGE_CLUSTER] != p->dev[STAGE_DECODE]) {
+        if (kdigits_upload(p->dev[STAGE_CLUSTER], &p->moved, b, h, e) < 0)
+            return -1;
+        k = &p->moved;
+    }
+    if (cluster_run(p->cluster, k, p->in.bins, &n, e) < 0)
+        return -1;
+    return clusters_batch(p, b, n, e);
+}
+
+static int run_batch(struct pipeline *p, const struct batch *b, struct k_err *e)
 {
     struct digits_host h = { 0 };
-    double start = now();
+    double start = now(), middle;
     int r = -1;
 
     if (decode_run(p->decode, &p->in, b, &p->digits, e) < 0 ||
-        digits_batch(p, b, *digits, &h, e) < 0)
+        digits_batch(p, b, p->ndigits, &h, e) < 0)
         goto out;
-    p->seconds[STAGE_DECODE] += now() - start;
-    *digits += p->digits.n;
+    middle = now();
+    p->seconds[STAGE_DECODE] += middle - start;
+    p->ndigits += p->digits.n;
+    if (p->cluster && cluster_batch(p, b, &h, e) < 0)
+        goto out;
+    p->seconds[STAGE_CLUSTER] += now() - middle;
     r = 0;
 out:
     free(h.row_start);
@@ -255,22 +337,27 @@ static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
 {
     double start = now();
     struct batch b = { 0 };
-    uint32_t digits = 0;
 
+    p->ndigits = p->nclusters = 0;
     memset(p->seconds, 0, sizeof p->seconds);
-    if (input_read(&p->in, seg, n, e) < 0 || digits_begin(p, e) < 0)
+    if (input_read(&p->in, seg, n, e) < 0 || digits_begin(p, e) < 0 ||
+        (p->cluster && clusters_begin(p, e) < 0))
         return -1;
     p->seconds[STAGE_DECODE] = now() - start;
     while (batch_next(&p->in, b.link_end, p->choice.option[STAGE_DECODE][0], &b)) {
-        if (run_batch(p, &b, &digits, e) < 0)
+        if (run_batch(p, &b, e) < 0)
             return -1;
     }
     r->first_orbit = p->in.first_orbit;
     r->counter = p->in.counter;
     r->run = p->in.run;
     pipeline_describe(p, r);
-    r->stage[0].items = digits;
-    add_out(r, STAGE_DECODE, &p->digits_out, digits);
+    r->stage[0].items = p->ndigits;
+    add_out(r, STAGE_DECODE, &p->digits_out, p->ndigits);
+    if (p->cluster) {
+        r->stage[1].items = p->nclusters;
+        add_out(r, STAGE_CLUSTER, &p->clusters_out, p->nclusters);
+    }
     return 0;
 }
 

@@ -53,6 +53,23 @@ int kdigits_upload(struct kdev *d, struct kdigits *k, const struct batch *b,
                    const struct digits_host *h, struct k_err *e);
 void kdigits_release(struct kdev *d, struct kdigits *k);
 
+enum { CLUSTER_WORDS = 4 };      /* of 32 bits in a record */
+
+struct cluster_option {
+    uint64_t peak, qtot;         /* whole counts: a peak, a cluster is above */
+    uint64_t noise_run, noise_count, noise_max;
+};
+
+struct cluster;
+struct cluster *cluster_new(struct kdev *d, const struct cluster_option *o);
+void cluster_free(struct cluster *s);
+/* Digits on this device -> clusters on it; `bins` of the TF; *n clusters. */
+int cluster_run(struct cluster *s, const struct kdigits *k, uint32_t bins, uint32_t *n,
+                struct k_err *e);
+/* Their records (16 bytes each), and the first of each row, then n. */
+int cluster_download(struct cluster *s, uint32_t rows, uint32_t n, uint32_t *row_start,
+                     void *records, struct k_err *e);
+
 /* The rows of a batch with their geometry; the pages as far as `in` is given. To be freed. */
 krow *batch_rows(const struct input *in, const struct batch *b);
 

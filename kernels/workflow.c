@@ -20,13 +20,19 @@ const struct stage_desc stages[STAGE_COUNT] = {
         { { "batch", 32 << 20, 4096, UINT64_C(2) << 30, true, "bytes of pages done at a time" } },
     },
     [STAGE_CLUSTER] = {
-        "cluster", "clusters", "digits -> clusters", ALL_BACKENDS, { { 0 } },
+        "cluster", "clusters", "digits -> clusters", ALL_BACKENDS,
+        { { "peak", 3, 0, 1023, false, "counts a peak must exceed" },
+          { "qtot", 5, 0, 25575, false, "counts a cluster must exceed" },
+          { "noise_run", 200, 1, 4000, false, "samples in a row that make a pad noisy" },
+          { "noise_count", 2000, 1, 4000, false, "samples in 4000 bins that make a pad noisy" },
+          { "noise_max", 700, 0, 1024, false, "counts that clear a pad of it" } },
     },
 };
 
 const struct workflow workflows[] = {
     { "none", "takes in, checks the block headers, lets go", 0, { 0 } },
     { "decode", "digits", 1, { STAGE_DECODE } },
+    { "cluster", "digits and clusters", 2, { STAGE_DECODE, STAGE_CLUSTER } },
     { 0 },
 };
 

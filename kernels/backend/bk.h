@@ -43,6 +43,7 @@ struct bk_arg {
 struct bk_ops {
     unsigned abi;
     const char *name;
+    int serial;                  /* one thread does a whole group (K_SERIAL in kdef.h) */
     int (*count)(void);          /* devices; 0 without a driver */
     int (*describe)(int i, struct bk_info *info, char *why, size_t room);
     int (*open)(int i, const struct bk_option *o, struct bk_dev **d, char *why, size_t room);

@@ -406,7 +406,7 @@ static int cpu_wait(struct bk_queue *q)
 const struct bk_ops *bk_cpu_entry(void)
 {
     static const struct bk_ops ops = {
-        .abi = BK_ABI, .name = "cpu", .count = cpu_count, .describe = cpu_describe,
+        .abi = BK_ABI, .name = "cpu", .serial = 1, .count = cpu_count, .describe = cpu_describe,
         .open = cpu_open, .close = cpu_close, .errstr = cpu_errstr, .alloc = cpu_alloc,
         .free = cpu_free, .host_register = cpu_host_register,
         .host_unregister = cpu_host_unregister, .kern = cpu_kern, .queue_new = cpu_queue_new,
