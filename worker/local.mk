@@ -14,3 +14,12 @@ worker_libworker_a_SOURCES = \
 	%D%/segments.c %D%/segments.h
 
 # ---- source ----
+noinst_LIBRARIES += worker/libsource.a
+worker_libsource_a_CPPFLAGS = $(WORKER_CPPFLAGS)
+worker_libsource_a_SOURCES = \
+	%D%/arena.c %D%/arena.h \
+	%D%/hold.c %D%/hold.h \
+	%D%/pace.c %D%/pace.h \
+	%D%/page.c %D%/page.h \
+	%D%/reel.c %D%/reel.h
+SOURCE_LIBS = worker/libsource.a $(WORKER_LIBS)
