@@ -19,7 +19,9 @@ worker_libsource_a_CPPFLAGS = $(WORKER_CPPFLAGS)
 worker_libsource_a_SOURCES = \
 	%D%/arena.c %D%/arena.h \
 	%D%/hold.c %D%/hold.h \
+	%D%/outlet.c %D%/outlet.h \
 	%D%/pace.c %D%/pace.h \
 	%D%/page.c %D%/page.h \
-	%D%/reel.c %D%/reel.h
+	%D%/reel.c %D%/reel.h \
+	%D%/source.c %D%/source.h
 SOURCE_LIBS = worker/libsource.a $(WORKER_LIBS)
