@@ -23,5 +23,11 @@ worker_libsource_a_SOURCES = \
 	%D%/pace.c %D%/pace.h \
 	%D%/page.c %D%/page.h \
 	%D%/reel.c %D%/reel.h \
+	%D%/replay.c %D%/replay.h \
 	%D%/source.c %D%/source.h
 SOURCE_LIBS = worker/libsource.a $(WORKER_LIBS)
+
+sbin_PROGRAMS += sluice-source
+sluice_source_CPPFLAGS = $(WORKER_CPPFLAGS)
+sluice_source_SOURCES  = %D%/source_main.c
+sluice_source_LDADD    = $(SOURCE_LIBS)
