@@ -415,6 +415,15 @@ static int make_fresh(const char *dir, const char *path, struct err *e)
     return rc;
 }
 
+static bool log_is_empty(const char *path)
+{
+    char *log = mem_printf("%s-wal", path);
+    struct stat st;
+    bool empty = stat(log, &st) < 0 || st.st_size == 0;
+    free(log);
+    return empty;
+}
+
 /* What SQLite itself would take for a new, empty database must not be taken for one. */
 int db_header_check(const char *dir, const char *path, struct err *e)
 {
@@ -432,6 +441,9 @@ int db_header_check(const char *dir, const char *path, struct err *e)
         return db_damaged(&fake, e, "it is empty, 0 bytes");
     if (memcmp(head, "SQLite format 3", 16) != 0)
         return db_damaged(&fake, e, "it does not begin as a database does");
+    /* SQLite would take a last page cut short for whole. With a log there the page may be in that, and its end not yet written. */
+    if (st.st_size % DB_PAGE != 0 && log_is_empty(path))
+        return db_damaged(&fake, e, "it was cut short");
     return 0;
 }
 

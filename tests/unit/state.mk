@@ -1,1 +1,15 @@
-# unit tests of state/: check_PROGRAMS += and TESTS +=
+# unit tests of state/ and of the committing thread: check_PROGRAMS += and TESTS +=
+state_tests = \
+	tests/unit/db_test \
+	tests/unit/rows_test
+check_PROGRAMS += $(state_tests)
+TESTS += $(state_tests)
+EXTRA_DIST += %D%/state_test.h
+
+tests_unit_db_test_SOURCES = %D%/db_test.c
+tests_unit_db_test_CPPFLAGS = $(STATE_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_db_test_LDADD = $(STATE_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_unit_rows_test_SOURCES = %D%/rows_test.c
+tests_unit_rows_test_CPPFLAGS = $(STATE_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_rows_test_LDADD = $(STATE_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
