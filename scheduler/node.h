@@ -21,14 +21,27 @@ struct mark {
     char    *part, *owner_kind, *owner, *class, *reason, *evidence;     /* part: "node" or a device's serial */
     bool     block;                                                     /* severity */
     int64_t  created, until;
+    bool     closing;                                                   /* its clearing is on the way to the disk */
+    struct change *unsaved;                                             /* acts, but is not on disk yet; NULL = stored */
 };
 TAILQ_HEAD(mark_list, mark);
+struct change;
+
+enum { NODE_MAX_WHY = 12 };
+struct verdict {                       /* what node_judge says */
+    bool usable;                       /* contact up, added, no blocking mark, no move or resize executing, a device that works */
+    Sluice__NodeState state;
+    Sluice__Contact contact;
+    unsigned n_why; const char *why[NODE_MAX_WHY];     /* stable codes */
+    unsigned devices_usable;
+};
 
 struct node {
     UT_hash_handle hh;
     struct sluiced *d;
     char  name[64], class[64];
     bool  added;                       /* false: registered, held aside */
+    bool  retiring;                    /* takes no new work while its retirement is on the way to the disk */
     int   pool, wanted_pool;
     int64_t added_at;
     struct mark_list marks;            /* open ones */
@@ -41,7 +54,12 @@ struct node {
     uint64_t connection;
     Sluice__Report *report;            /* the last one, NULL = none of this registration */
     Sluice__Register *registered;      /* the last registration */
-    ev_tstamp last_contact;            /* loop time of the last sign of life, 0 = never */
+    Sluice__Contact contact;           /* judged four times a second on the monotonic clock (node.c) */
+    double last_contact;               /* monotonic s of the last sign of life, 0 = never; moves along when we stood still ourselves */
+    char  left[160];                   /* why the last connection ended */
+    char  refusal[200]; double refused_at;      /* the last worker that was refused under this name, monotonic s */
+    char **parts; unsigned n_parts;    /* serials that were ever seen here: registered, or named by a mark */
+    struct verdict said;               /* as flow.c was told last */
     char  software[32], host[128];
     double clock_offset;
 
@@ -54,17 +72,24 @@ struct node {
 struct farm *farm_create(struct sluiced *d);
 void   farm_destroy(struct farm *f);
 struct node *farm_node(struct farm *f, const char *name);               /* NULL: no such node */
-struct node *farm_first(struct farm *f);                                /* by name; next: n->hh.next */
+struct node *farm_obtain(struct farm *f, const char *name);             /* made when absent: not added, held aside */
+struct node *farm_first(struct farm *f);                                /* in natural order of the names; next: n->hh.next */
 unsigned farm_count(const struct farm *f);
+unsigned farm_usable(struct farm *f, int pool);                         /* nodes of the pool that take work now */
+double   farm_stalled_s(const struct farm *f);                          /* the longest time our own loop stood still */
+int node_compare_names(const char *a, const char *b);                   /* natural order: n2 before n10 */
+void node_see_part(struct node *n, const char *serial);
+bool node_has_part(const struct node *n, const char *serial);           /* there, or there once */
+const struct mark *node_part_mark(const struct node *n, const char *serial);   /* the blocking mark on that device, or NULL */
 
-enum { NODE_MAX_WHY = 12 };
-struct verdict {                       /* what node_judge says */
-    bool usable;                       /* contact up, added, no blocking mark, no move or resize executing, a device that works */
-    Sluice__NodeState state;
-    Sluice__Contact contact;
-    unsigned n_why; const char *why[NODE_MAX_WHY];     /* stable codes */
-    unsigned devices_usable;
-};
+/* Handlers of a worker's messages, for session.c's table. */
+void node_register(struct session *s, uint32_t id, const void *m);
+void node_report(struct session *s, uint32_t id, const void *m);
+/* The worker's connection is gone, or goes: nothing is sent to it any more. */
+void node_detach(struct node *n, const char *why);
+/* It was added, or retired, while its worker is in contact: the worker hears of it and flow takes it in or out. */
+void node_admitted(struct node *n);
+
 void node_judge(const struct node *n, struct verdict *v);
 
 /* Fills the message that people see. Strings borrowed from the node; arrays to be freed by node_message_free. */
