@@ -22,6 +22,7 @@ enum item_kind { ITEM_NODE, ITEM_MARK, ITEM_MOVE, ITEM_EVENT };
 
 struct item {
     enum item_kind kind;
+    atomic_bool gone;                    /* not to be written any more */
     union {
         struct row_node node;
         struct row_mark mark;
@@ -35,7 +36,6 @@ struct change {
     struct session_ref asker;
     bool asked;
     char author[96];
-    atomic_bool is_void;
 
     struct item *items;
     unsigned n_items;
@@ -57,7 +57,6 @@ struct change *change_create(struct sluiced *d)
     struct change *c = mem_zalloc(sizeof(*c));
 
     c->d = d;
-    atomic_init(&c->is_void, false);
     snprintf(c->author, sizeof(c->author), "sluiced");
     return c;
 }
@@ -113,9 +112,12 @@ unsigned change_size(const struct change *c)
     return c->n_items;
 }
 
-void change_void(struct change *c)
+void change_void_mark(struct change *c, uint64_t id)
 {
-    atomic_store(&c->is_void, true);
+    for (unsigned i = 0; i < c->n_items; i++) {
+        if (c->items[i].kind == ITEM_MARK && c->items[i].mark.id == id)
+            atomic_store(&c->items[i].gone, true);
+    }
 }
 
 /* ---- what is written ---- */
@@ -136,6 +138,7 @@ static struct item *item_add(struct change *c, enum item_kind kind)
     c->items = mem_grow(c->items, c->n_items + 1, sizeof(*c->items));
     it = &c->items[c->n_items++];
     it->kind = kind;
+    atomic_init(&it->gone, false);
     return it;
 }
 
@@ -196,10 +199,8 @@ static int change_write(struct db *db, void *arg, struct err *e)
 {
     struct change *c = arg;
 
-    if (atomic_load(&c->is_void))
-        return 0;
     for (unsigned i = 0; i < c->n_items; i++) {
-        if (item_write(&c->items[i], db, e) < 0)
+        if (!atomic_load(&c->items[i].gone) && item_write(&c->items[i], db, e) < 0)
             return -1;
     }
     return 0;
@@ -277,7 +278,7 @@ static void change_written(void *arg, int rc, const struct err *why)
 {
     struct change *c = arg;
 
-    if (rc == 0 && !atomic_load(&c->is_void))
+    if (rc == 0)
         history_take(c);
     if (rc < 0 && c->error.code == ERR_NONE)
         change_answer_error(c, why, "StateNotWritable");

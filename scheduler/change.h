@@ -24,8 +24,8 @@ void change_mark(struct change *c, const struct row_mark *row);
 void change_move(struct change *c, const struct row_move *row);
 void change_event(struct change *c, const char *node, const char *what, const char *before, const char *after, const char *reason);
 unsigned change_size(const struct change *c);                       /* rows so far */
-/* From now on it writes nothing: something newer says otherwise. Safe while the writer has it. */
-void change_void(struct change *c);
+/* That mark's row is not written any more: something newer says otherwise. Safe while the writer has the change. */
+void change_void_mark(struct change *c, uint64_t id);
 
 /* A line of the answer; text is formatted. */
 void change_result(struct change *c, const char *node, enum err_code code, uint64_t id, const char *fmt, ...)

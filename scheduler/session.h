@@ -20,6 +20,7 @@ struct session {
     Sluice__Role    role;
     enum right      right;
     char            name[64];            /* of node, source or program, as the peer said */
+    char            software[32];        /* its version, as the peer said */
     struct node    *node;                /* a worker's, once registered */
     struct source  *source;              /* a source's, once accepted */
     uint64_t        number;              /* of the session: never used again */
@@ -27,6 +28,7 @@ struct session {
 
 struct sessions *sessions_create(struct sluiced *d, struct err *e);     /* listens on conf->socket and conf->listen */
 void sessions_destroy(struct sessions *s);
+unsigned sessions_clients(const struct sessions *s);                     /* people's connections */
 void sessions_each(struct sessions *s, void (*fn)(void *arg, struct session *), void *arg);
 
 /* Answers. All are fine when the peer has gone. */

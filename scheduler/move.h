@@ -1,0 +1,37 @@
+/* move.h - nodes change pools: pending -> draining -> done | cancelled | failed
+ *
+ * From: people (session.c), the clock, flow.c (a node has emptied: node_emptied).  To: node.c (no new work while draining), flow.c (evict), the database.
+ * The pool switches in one transaction with its line of history, after the node is empty; until then the node is in its old pool.
+ */
+#ifndef SLUICE_MOVE_H
+#define SLUICE_MOVE_H
+
+#include "node.h"
+#include "rows.h"
+
+struct move;
+enum move_state { MOVE_PENDING, MOVE_DRAINING, MOVE_DONE, MOVE_CANCELLED, MOVE_FAILED };
+extern const char *const move_state_name[MOVE_FAILED + 1];
+
+struct moves *moves_create(struct sluiced *d, uint64_t last_id);
+void moves_destroy(struct moves *m);
+int  move_restore(struct moves *m, const struct row_move *row, struct err *e);     /* at start-up; open ones go on from where they were */
+void moves_begin(struct moves *m);                                               /* everything is there: restored moves go on */
+void moves_tick(struct moves *m);
+unsigned moves_open(const struct moves *m);
+
+bool move_is_executing(const struct move *m);          /* draining: the node takes no new work */
+void move_message(const struct move *m, Sluice__MoveInfo *out);       /* strings borrowed */
+void moves_fill(struct moves *m, bool all, Sluice__MoveInfo ***out, size_t *n);        /* by number; freed by moves_fill_free */
+void moves_fill_free(Sluice__MoveInfo **infos, size_t n);
+void move_node_changed(struct node *n);
+
+/* A node that takes work must not leave its pool below min_good, or a run below its minimum. gone: such nodes that have been granted already. */
+int  pool_can_spare(struct sluiced *d, int pool, unsigned gone, struct err *e);
+
+void move_nodes(struct session *s, uint32_t id, const void *m);        /* MOVE_NODES */
+void move_cancel(struct session *s, uint32_t id, const void *m);       /* CANCEL_MOVE */
+void move_list(struct session *s, uint32_t id, const void *m);         /* GET_MOVES */
+void move_wait(struct session *s, uint32_t id, const void *m);         /* WAIT for a move */
+
+#endif

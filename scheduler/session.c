@@ -1,0 +1,566 @@
+/* session.c - who is at the other end, and THE table: message, handler, role, right
+ *
+ * From: proto/peer (connections whose other end is known).  To: the handlers of every module.
+ * A session has a number that is never used again, so that a late answer finds its asker or nobody. A message that its sender's role may
+ * not send ends the connection; one that its sender's right does not cover is refused, logged and counted.
+ */
+#include "config.h"
+
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "clock.h"
+#include "counters.h"
+#include "events.h"
+#include "flow.h"
+#include "log.h"
+#include "mark.h"
+#include "mem.h"
+#include "move.h"
+#include "node.h"
+#include "rights.h"
+#include "roster.h"
+#include "show.h"
+#include "str.h"
+
+enum {
+    ADMIN_SPARE = 8,                     /* connections beyond limits.clients that are kept for admins */
+    MOST_PEERS = 8192,                   /* workers and sources */
+};
+static const double introduce_s = 5;     /* a worker or source has so long to say which one it is */
+static const double groups_s = 3;        /* the name thread has so long for a user's groups */
+static const double goodbye_s = 0.5;     /* what is queued has so long to go out before a connection is closed */
+
+struct held {
+    struct session s;
+    UT_hash_handle hh;
+    struct sessions *all;
+    struct name_question *asking;        /* its user's groups, before it is ready */
+    bool ready, closing;
+    double since;                        /* monotonic s */
+};
+
+struct sessions {
+    struct sluiced *d;
+    struct listener *local, *remote;
+    struct held *by_number;
+    uint64_t last;
+    unsigned clients, peers;
+    ev_timer sweep;
+};
+
+/* ---- the table ---- */
+
+enum {
+    FROM_CLIENT = 1 << SLUICE__ROLE__CLIENT,
+    FROM_WORKER = 1 << SLUICE__ROLE__WORKER,
+    FROM_SOURCE = 1 << SLUICE__ROLE__SOURCE_ROLE,
+    FROM_NODE   = 1 << 8 | FROM_WORKER,  /* a worker that has registered */
+};
+
+static void wait_for(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__Wait *w = m;
+
+    if (w->kind != NULL && strcmp(w->kind, "move") == 0)
+        move_wait(s, id, m);
+    else
+        flow_wait(s, id, m);
+}
+
+/* What was asked of a worker could not be done there: only GetLogs asks. */
+static void worker_error(struct session *s, uint32_t id, const void *m)
+{
+    show_log_error(s, id, m);
+}
+
+static void pong(struct session *s, uint32_t id, const void *m)
+{
+    Sluice__Pong answer = SLUICE__PONG__INIT;
+
+    answer.has_number = ((const Sluice__Ping *)m)->has_number;
+    answer.number = ((const Sluice__Ping *)m)->number;
+    session_answer(s, id, &answer.base);
+}
+
+#define T(x) SLUICE__TYPE__##x
+/* clang-format off */
+static const struct row {
+    Sluice__Type type; session_handler handler; unsigned from; enum right right;
+} table[] = {
+    { T(PING),          pong,              FROM_CLIENT | FROM_WORKER | FROM_SOURCE, RIGHT_NONE },
+    { T(ERROR),         worker_error,      FROM_NODE,   RIGHT_NONE },
+
+    { T(REGISTER),      node_register,     FROM_WORKER, RIGHT_NONE },
+    { T(REPORT),        node_report,       FROM_NODE,   RIGHT_NONE },
+    { T(REFUSED),       flow_refused,      FROM_NODE,   RIGHT_NONE },
+    { T(BUILT),         flow_built,        FROM_NODE,   RIGHT_NONE },
+    { T(DONE),          flow_done,         FROM_NODE,   RIGHT_NONE },
+    { T(FAILED),        flow_failed,       FROM_NODE,   RIGHT_NONE },
+    { T(PUBLISHED),     flow_published,    FROM_NODE,   RIGHT_NONE },
+    { T(LOG_LINES),     show_log_lines,    FROM_NODE,   RIGHT_NONE },
+
+    { T(SOURCE),        run_source,        FROM_SOURCE, RIGHT_NONE },
+    { T(ANNOUNCE),      run_announce,      FROM_SOURCE, RIGHT_NONE },
+    { T(END_OF_STREAM), run_end_of_stream, FROM_SOURCE, RIGHT_NONE },
+
+    { T(GET_STATUS),    show_status,       FROM_CLIENT, RIGHT_READ },
+    { T(GET_NODES),     show_nodes,        FROM_CLIENT, RIGHT_READ },
+    { T(GET_HISTORY),   history_get,       FROM_CLIENT, RIGHT_READ },
+    { T(GET_MOVES),     move_list,         FROM_CLIENT, RIGHT_READ },
+    { T(GET_RUNS),      run_list,          FROM_CLIENT, RIGHT_READ },
+    { T(GET_RUN_TFS),   run_tfs,           FROM_CLIENT, RIGHT_READ },
+    { T(GET_SAMPLES),   run_samples,       FROM_CLIENT, RIGHT_READ },
+    { T(GET_JOBS),      job_list,          FROM_CLIENT, RIGHT_READ },
+    { T(GET_TASKS),     job_tasks,         FROM_CLIENT, RIGHT_READ },
+    { T(GET_CRASHES),   crash_list,        FROM_CLIENT, RIGHT_READ },
+    { T(GET_SHM),       show_shm,          FROM_CLIENT, RIGHT_READ },
+    { T(GET_CONFIG),    show_config,       FROM_CLIENT, RIGHT_READ },
+    { T(GET_METRICS),   show_metrics,      FROM_CLIENT, RIGHT_READ },
+    { T(GET_CHECK),     show_check,        FROM_CLIENT, RIGHT_READ },
+    { T(WAIT),          wait_for,          FROM_CLIENT, RIGHT_READ },
+    { T(GET_LOGS),      show_logs,         FROM_CLIENT, RIGHT_SHIFT },
+
+    { T(MARK_NODES),    mark_nodes,        FROM_CLIENT, RIGHT_SHIFT },
+    { T(CLEAR_MARKS),   mark_clear,        FROM_CLIENT, RIGHT_SHIFT },      /* of others: expert, see mark.c */
+    { T(MOVE_NODES),    move_nodes,        FROM_CLIENT, RIGHT_SHIFT },
+    { T(CANCEL_MOVE),   move_cancel,       FROM_CLIENT, RIGHT_SHIFT },
+    { T(START_RUN),     run_start,         FROM_CLIENT, RIGHT_SHIFT },
+    { T(STOP_RUN),      run_stop,          FROM_CLIENT, RIGHT_SHIFT },
+    { T(SUBMIT),        job_submit,        FROM_CLIENT, RIGHT_SHIFT },
+    { T(CANCEL_JOB),    job_cancel,        FROM_CLIENT, RIGHT_SHIFT },
+    { T(ADD_NODES),     roster_add,        FROM_CLIENT, RIGHT_EXPERT },
+    { T(RETIRE_NODES),  roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
+    { T(PURGE_CRASHES), crash_purge,       FROM_CLIENT, RIGHT_EXPERT },
+    { T(BACKUP),        show_backup,       FROM_CLIENT, RIGHT_EXPERT },
+};
+/* clang-format on */
+#undef T
+
+static const struct row *row_find(unsigned type)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        if (table[i].type == type)
+            return &table[i];
+    }
+    return NULL;
+}
+
+/* ---- one session ---- */
+
+static double now_s(void)
+{
+    return (double)clock_mono_ns() / 1e9;
+}
+
+static struct held *held_of(struct session *s)
+{
+    return CONTAINER_OF(s, struct held, s);
+}
+
+static const char *role_word(Sluice__Role role)
+{
+    switch (role) {
+    case SLUICE__ROLE__CLIENT:
+        return "client";
+    case SLUICE__ROLE__WORKER:
+        return "worker";
+    case SLUICE__ROLE__SOURCE_ROLE:
+        return "source";
+    default:
+        return "peer";
+    }
+}
+
+static void count(struct held *h, const char *name)
+{
+    counters_add(h->all->d->counters, name, 1);
+}
+
+const char *session_author(const struct session *s, char out[96])
+{
+    if (s->peer.user[0] != '\0')
+        snprintf(out, 96, "%s (uid %u)", s->peer.user, (unsigned)s->peer.uid);
+    else
+        snprintf(out, 96, "uid %u", (unsigned)s->peer.uid);
+    return out;
+}
+
+/* "worker n001 [unix pid 12 uid 0]" */
+static const char *held_text(const struct held *h, char out[200])
+{
+    struct str name = { 0 };
+
+    str_escape(&name, h->s.name, strlen(h->s.name));
+    snprintf(out, 200, "%s %s [%s]", role_word(h->s.role), str_text(&name), chan_peer(h->s.chan));
+    str_free(&name);
+    return out;
+}
+
+/* Takes it out of whatever it took part in. What was begun by its questions goes on. */
+static void held_detach(struct held *h, const char *why)
+{
+    if (h->s.node != NULL) {
+        struct node *n = h->s.node;
+
+        h->s.node = NULL;
+        if (n->session == &h->s)
+            node_detach(n, why);
+    }
+    if (h->s.source != NULL) {
+        run_source_gone(&h->s);
+        h->s.source = NULL;
+    }
+}
+
+static void held_free(struct held *h)
+{
+    struct sessions *all = h->all;
+
+    if (h->asking != NULL)
+        names_cancel(h->asking);
+    if (h->s.role == SLUICE__ROLE__CLIENT)
+        all->clients--;
+    else
+        all->peers--;
+    HASH_DEL(all->by_number, h);
+    chan_destroy(h->s.chan);
+    free(h);
+}
+
+static void closed_cb(void *arg, struct chan *c, const struct err *why)
+{
+    struct held *h = arg;
+    char text[200];
+
+    (void)c;
+    if (!h->closing && (h->s.node != NULL || h->s.source != NULL))
+        log_info("%s: connection closed: %s", held_text(h, text), why->code == ERR_NONE ? "by the peer, in order" : why->text);
+    if (why->code == ERR_PROTOCOL)
+        count(h, "protocol_errors");
+    held_detach(h, why->code == ERR_NONE ? "its connection was closed" : why->text);
+    held_free(h);
+}
+
+void session_close(struct session *s, const char *why)
+{
+    struct held *h = held_of(s);
+    char text[200];
+
+    if (h->closing)
+        return;
+    log_info("%s: closed: %s", held_text(h, text), why);
+    h->closing = true;
+    held_detach(h, why);
+    chan_close_after_send(s->chan, goodbye_s);
+}
+
+/* Against the protocol: an error, and the end of the connection. */
+static void held_violation(struct held *h, uint32_t id, const char *what)
+{
+    struct err e;
+
+    err_set(&e, ERR_PROTOCOL, "%s", what);
+    count(h, "protocol_errors");
+    chan_send_error(h->s.chan, id, &e, NULL);
+    session_close(&h->s, what);
+}
+
+static bool is_allowed(struct held *h, const struct row *row, uint32_t id, const char *name)
+{
+    char text[200], author[96];
+    struct err e;
+
+    if (h->s.role != SLUICE__ROLE__CLIENT || h->s.right >= row->right)
+        return true;
+    log_warning("%s: %s by %s refused: wants the role %s, has %s", held_text(h, text), name, session_author(&h->s, author),
+                right_name[row->right], right_name[h->s.right]);
+    err_set(&e, ERR_PERMISSION, "%s wants the role %s; %s has %s", name, right_name[row->right], session_author(&h->s, author), right_name[h->s.right]);
+    session_error(&h->s, id, &e, "NotPermitted");
+    return false;
+}
+
+static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
+{
+    struct held *h = arg;
+    const struct row *row = row_find(type);
+    const struct frame_type *ft = frame_type(type);
+    char what[160];
+
+    (void)c;
+    (void)fds;
+    (void)n_fds;
+    if (h->closing)
+        return;
+    snprintf(what, sizeof(what), "a %s does not send %s", role_word(h->s.role), ft == NULL ? "that" : ft->name);
+    if (row == NULL || (row->from & (1u << h->s.role)) == 0)
+        held_violation(h, id, what);
+    else if (!h->ready)
+        held_violation(h, id, "a message before READY");
+    else if ((row->from & FROM_NODE) == FROM_NODE && h->s.node == NULL)
+        held_violation(h, id, "a worker registers before anything else");
+    else if (is_allowed(h, row, id, ft->name))
+        row->handler(&h->s, id, m);
+}
+
+static const struct chan_events session_events = { .message = message_cb, .closed = closed_cb };
+
+/* ---- a new one ---- */
+
+static void held_refuse(struct held *h, enum err_code code, const char *word, const char *text)
+{
+    struct err e;
+
+    err_set(&e, code, "%s", text);
+    count(h, code == ERR_PERMISSION ? "refused_permission" : "refused_connections");
+    chan_send_error(h->s.chan, 0, &e, word);
+    session_close(&h->s, text);
+}
+
+static bool has_room(struct held *h)
+{
+    struct sessions *all = h->all;
+    unsigned most = all->d->conf->limits.clients;
+    char text[160];
+
+    if (h->s.role != SLUICE__ROLE__CLIENT) {
+        if (all->peers <= MOST_PEERS)
+            return true;
+        held_refuse(h, ERR_STATE, "Busy", "too many workers and sources are connected");
+        return false;
+    }
+    if (h->s.right == RIGHT_ADMIN)
+        most += ADMIN_SPARE;
+    if (all->clients <= most)
+        return true;
+    snprintf(text, sizeof(text), "%u clients are connected already (limits.clients); try again in a second", all->clients - 1);
+    held_refuse(h, ERR_STATE, "Busy", text);
+    return false;
+}
+
+/* Its rights are known now. */
+static void held_ready(struct held *h, bool is_worker)
+{
+    struct session *s = &h->s;
+    const char *word = s->role == SLUICE__ROLE__CLIENT ? right_name[s->right] : role_word(s->role);
+    char text[200], author[96];
+
+    if (s->role == SLUICE__ROLE__CLIENT ? s->right < RIGHT_READ
+        : s->role == SLUICE__ROLE__WORKER ? !is_worker : !is_worker && s->right < RIGHT_SHIFT) {
+        snprintf(text, sizeof(text), "%.90s may not connect as %s", session_author(s, author), role_word(s->role));
+        held_refuse(h, ERR_PERMISSION, "NotPermitted", text);
+        return;
+    }
+    if (!has_room(h))
+        return;
+    h->ready = true;
+    if (peer_ready(s->chan, &s->peer, word) < 0)
+        session_close(s, "it does not read what is sent");
+}
+
+static void groups_known(void *arg, const struct name_answer *a)
+{
+    struct held *h = arg;
+    const struct rights *r = h->all->d->rights;
+    bool known = a->code == ERR_NONE;
+    const char *user = h->s.peer.user;
+
+    h->asking = NULL;
+    if (!known)
+        log_warning("user %s: groups are not known (%s): only what names the user counts", user, a->why.text);
+    h->s.right = rights_of(r, h->s.peer.uid, user, a->groups, known ? a->n_groups : 0);
+    held_ready(h, rights_is_worker(r, h->s.peer.uid, user, a->groups, known ? a->n_groups : 0));
+}
+
+static void held_judge(struct held *h)
+{
+    struct sluiced *d = h->all->d;
+    struct session *s = &h->s;
+    struct err e;
+
+    s->right = rights_of(d->rights, s->peer.uid, s->peer.user, NULL, 0);
+    if (rights_want_groups(d->rights, s->peer.uid)) {
+        h->asking = names_user(d->names, s->peer.uid, groups_s, groups_known, h, &e);
+        if (h->asking != NULL)
+            return;
+        log_warning("user %s: groups are not known (%s): only what names the user counts", s->peer.user, e.text);
+    }
+    held_ready(h, rights_is_worker(d->rights, s->peer.uid, s->peer.user, NULL, 0));
+}
+
+static void accepted_cb(void *arg, struct chan *c, const struct peer_id *id, const Sluice__Hello *hello)
+{
+    struct sessions *all = arg;
+    struct held *h = mem_zalloc(sizeof(*h));
+
+    h->all = all;
+    h->since = now_s();
+    h->s.d = all->d;
+    h->s.chan = c;
+    h->s.peer = *id;
+    h->s.role = hello->role;
+    h->s.number = ++all->last;
+    snprintf(h->s.name, sizeof(h->s.name), "%s", hello->name == NULL ? "" : hello->name);
+    snprintf(h->s.software, sizeof(h->s.software), "%s", hello->software == NULL ? "" : hello->software);
+    HASH_ADD(hh, all->by_number, s.number, sizeof(h->s.number), h);
+    if (h->s.role == SLUICE__ROLE__CLIENT)
+        all->clients++;
+    else
+        all->peers++;
+    chan_set_owner(c, &session_events, h);
+    if (h->s.role == SLUICE__ROLE__CLIENT || h->s.role == SLUICE__ROLE__WORKER || h->s.role == SLUICE__ROLE__SOURCE_ROLE)
+        held_judge(h);
+    else
+        held_violation(h, 0, "sluiced talks to clients, workers and sources");
+}
+
+/* A worker or source that does not say who it is would hold a place for nothing. */
+static void sweep_cb(struct ev_loop *loop, ev_timer *w, int events)
+{
+    struct sessions *all = w->data;
+    struct held *h, *next;
+
+    (void)loop;
+    (void)events;
+    HASH_ITER(hh, all->by_number, h, next) {
+        if (h->closing || h->s.role == SLUICE__ROLE__CLIENT || h->s.node != NULL || h->s.source != NULL)
+            continue;
+        if (now_s() - h->since > introduce_s)
+            session_close(&h->s, h->s.role == SLUICE__ROLE__WORKER ? "it did not register" : "it did not name its run");
+    }
+}
+
+/* ---- all ---- */
+
+static struct listener *listen_on(struct sessions *all, const char *address, const char *method, struct err *e)
+{
+    struct listener_conf conf = {
+        .loop = all->d->loop, .names = all->d->names, .address = address, .method = method, .epoch = all->d->epoch,
+        .limits = { .dead_s = all->d->conf->limits.contact_timeout }, .accepted = accepted_cb, .arg = all,
+    };
+
+    return listener_create(&conf, e);
+}
+
+struct sessions *sessions_create(struct sluiced *d, struct err *e)
+{
+    struct sessions *all = mem_zalloc(sizeof(*all));
+    const struct conf *conf = d->conf;
+    char *address = mem_printf("unix:%s", conf->socket);
+    const char *method = conf->auth != NULL && strcmp(conf->auth, "none") != 0 ? conf->auth : NULL;
+
+    all->d = d;
+    ev_timer_init(&all->sweep, sweep_cb, 1, 1);
+    all->sweep.data = all;
+    ev_timer_start(d->loop, &all->sweep);
+    all->local = listen_on(all, address, NULL, e);
+    free(address);
+    if (all->local == NULL)
+        goto fail;
+    if (conf->listen != NULL) {
+        all->remote = listen_on(all, conf->listen, method, e);
+        if (all->remote == NULL)
+            goto fail;
+        log_info("listening on %s", listener_address(all->remote));
+    }
+    return all;
+fail:
+    sessions_destroy(all);
+    return NULL;
+}
+
+void sessions_destroy(struct sessions *all)
+{
+    struct held *h, *next;
+
+    if (all == NULL)
+        return;
+    listener_destroy(all->local);
+    listener_destroy(all->remote);
+    ev_timer_stop(all->d->loop, &all->sweep);
+    HASH_ITER(hh, all->by_number, h, next) {
+        held_detach(h, "sluiced stops");
+        held_free(h);
+    }
+    free(all);
+}
+
+void sessions_each(struct sessions *all, void (*fn)(void *arg, struct session *), void *arg)
+{
+    struct held *h, *next;
+
+    HASH_ITER(hh, all->by_number, h, next) {
+        if (!h->closing && h->ready)
+            fn(arg, &h->s);
+    }
+}
+
+unsigned sessions_clients(const struct sessions *all)
+{
+    return all->clients;
+}
+
+/* ---- answers ---- */
+
+void session_answer(struct session *s, uint32_t id, const ProtobufCMessage *m)
+{
+    if (id == 0 || held_of(s)->closing)
+        return;
+    if (chan_send(s->chan, id, m) < 0)
+        counters_add(s->d->counters, "answers_lagging", 1);
+}
+
+void session_ok(struct session *s, uint32_t id)
+{
+    Sluice__Ok ok = SLUICE__OK__INIT;
+
+    session_answer(s, id, &ok.base);
+}
+
+static const char *refusal_counter(enum err_code code)
+{
+    switch (code) {
+    case ERR_PERMISSION:
+        return "refused_permission";
+    case ERR_STATE:
+        return "refused_state";
+    case ERR_NOT_FOUND:
+        return "refused_not_found";
+    case ERR_USAGE:
+        return "refused_usage";
+    case ERR_PROTOCOL:
+        return "protocol_errors";
+    case ERR_TIMEOUT:
+        return "answers_timed_out";
+    default:
+        return "answers_failed";
+    }
+}
+
+void session_error(struct session *s, uint32_t id, const struct err *e, const char *word)
+{
+    counters_add(s->d->counters, refusal_counter(e->code), 1);
+    if (id == 0 || held_of(s)->closing)
+        return;
+    chan_send_error(s->chan, id, e, word);
+}
+
+struct session_ref session_refer(struct session *s, uint32_t id)
+{
+    return (struct session_ref){ .d = s->d, .number = s->number, .id = id };
+}
+
+struct session *session_find(struct session_ref r)
+{
+    struct held *h = NULL;
+
+    if (r.d == NULL || r.d->sessions == NULL)
+        return NULL;
+    HASH_FIND(hh, r.d->sessions->by_number, &r.number, sizeof(r.number), h);
+    return h == NULL || h->closing ? NULL : &h->s;
+}
