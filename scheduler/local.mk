@@ -17,10 +17,22 @@ scheduler_libwriter_a_SOURCES = \
 noinst_LIBRARIES += scheduler/libfarm.a
 scheduler_libfarm_a_CPPFLAGS = $(SCHEDULER_CPPFLAGS)
 scheduler_libfarm_a_SOURCES = \
-	%D%/counters.h \
-	%D%/node.h \
-	%D%/session.h \
-	%D%/sluiced.h
+	%D%/alarms.c \
+	%D%/change.c %D%/change.h \
+	%D%/counters.c %D%/counters.h \
+	%D%/events.c %D%/events.h \
+	%D%/helper.c %D%/helper.h \
+	%D%/invariants.c \
+	%D%/mark.c %D%/mark.h \
+	%D%/metrics.c \
+	%D%/move.c %D%/move.h \
+	%D%/node.c %D%/node.h \
+	%D%/restore.c %D%/restore.h \
+	%D%/rights.c %D%/rights.h \
+	%D%/roster.c %D%/roster.h \
+	%D%/session.c %D%/session.h \
+	%D%/show.c %D%/show.h \
+	%D%/sluiced.c %D%/sluiced.h
 
 # runs, jobs, the ledger
 noinst_LIBRARIES += scheduler/libflow.a

@@ -41,6 +41,8 @@ struct node {
     struct sluiced *d;
     char  name[64], class[64];
     bool  added;                       /* false: registered, held aside */
+    bool  stored;                      /* a row of it is on disk, added or retired */
+    bool  adding;                      /* that row is on its way there */
     bool  retiring;                    /* takes no new work while its retirement is on the way to the disk */
     int   pool, wanted_pool;
     int64_t added_at;

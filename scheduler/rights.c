@@ -32,8 +32,6 @@ struct rights {
     struct role *roles;
     unsigned n_roles;
     uid_t own;
-    bool any;                            /* a role other than worker is configured */
-    bool groups;
     bool read_is_named;
 };
 
@@ -93,8 +91,6 @@ struct rights *rights_create(const struct conf *conf, struct err *e)
             rights_destroy(r);
             return NULL;
         }
-        r->any |= it->right != WORKER_ROLE;
-        r->groups |= it->n_groups > 0;
         r->read_is_named |= it->right == RIGHT_READ;
     }
     return r;
@@ -117,11 +113,6 @@ void rights_destroy(struct rights *r)
 static bool is_owner(const struct rights *r, uid_t uid)
 {
     return uid == 0 || uid == r->own;
-}
-
-bool rights_want_groups(const struct rights *r, uid_t uid)
-{
-    return r->groups && !is_owner(r, uid);
 }
 
 static bool is_in(const struct role *role, const char *user, const gid_t *groups, unsigned n)

@@ -16,7 +16,6 @@ struct rights;
 /* Looks groups up by name, which may take long: at start-up or in a helper thread. A group that nobody knows is left out with a warning. */
 struct rights *rights_create(const struct conf *conf, struct err *e);
 void rights_destroy(struct rights *r);
-bool rights_want_groups(const struct rights *r, uid_t uid);      /* false: uid and name are enough */
 enum right rights_of(const struct rights *r, uid_t uid, const char *user, const gid_t *groups, unsigned n);
 bool rights_is_worker(const struct rights *r, uid_t uid, const char *user, const gid_t *groups, unsigned n);
 

@@ -33,14 +33,12 @@ enum {
     MOST_PEERS = 8192,                   /* workers and sources */
 };
 static const double introduce_s = 5;     /* a worker or source has so long to say which one it is */
-static const double groups_s = 3;        /* the name thread has so long for a user's groups */
 static const double goodbye_s = 0.5;     /* what is queued has so long to go out before a connection is closed */
 
 struct held {
     struct session s;
     UT_hash_handle hh;
     struct sessions *all;
-    struct name_question *asking;        /* its user's groups, before it is ready */
     bool ready, closing;
     double since;                        /* monotonic s */
 };
@@ -79,21 +77,11 @@ static void worker_error(struct session *s, uint32_t id, const void *m)
     show_log_error(s, id, m);
 }
 
-static void pong(struct session *s, uint32_t id, const void *m)
-{
-    Sluice__Pong answer = SLUICE__PONG__INIT;
-
-    answer.has_number = ((const Sluice__Ping *)m)->has_number;
-    answer.number = ((const Sluice__Ping *)m)->number;
-    session_answer(s, id, &answer.base);
-}
-
 #define T(x) SLUICE__TYPE__##x
 /* clang-format off */
 static const struct row {
     Sluice__Type type; session_handler handler; unsigned from; enum right right;
 } table[] = {
-    { T(PING),          pong,              FROM_CLIENT | FROM_WORKER | FROM_SOURCE, RIGHT_NONE },
     { T(ERROR),         worker_error,      FROM_NODE,   RIGHT_NONE },
 
     { T(REGISTER),      node_register,     FROM_WORKER, RIGHT_NONE },
@@ -222,8 +210,6 @@ static void held_free(struct held *h)
 {
     struct sessions *all = h->all;
 
-    if (h->asking != NULL)
-        names_cancel(h->asking);
     if (h->s.role == SLUICE__ROLE__CLIENT)
         all->clients--;
     else
@@ -363,34 +349,13 @@ static void held_ready(struct held *h, bool is_worker)
         session_close(s, "it does not read what is sent");
 }
 
-static void groups_known(void *arg, const struct name_answer *a)
-{
-    struct held *h = arg;
-    const struct rights *r = h->all->d->rights;
-    bool known = a->code == ERR_NONE;
-    const char *user = h->s.peer.user;
-
-    h->asking = NULL;
-    if (!known)
-        log_warning("user %s: groups are not known (%s): only what names the user counts", user, a->why.text);
-    h->s.right = rights_of(r, h->s.peer.uid, user, a->groups, known ? a->n_groups : 0);
-    held_ready(h, rights_is_worker(r, h->s.peer.uid, user, a->groups, known ? a->n_groups : 0));
-}
-
 static void held_judge(struct held *h)
 {
-    struct sluiced *d = h->all->d;
-    struct session *s = &h->s;
-    struct err e;
+    const struct rights *r = h->all->d->rights;
+    const struct peer_id *p = &h->s.peer;
 
-    s->right = rights_of(d->rights, s->peer.uid, s->peer.user, NULL, 0);
-    if (rights_want_groups(d->rights, s->peer.uid)) {
-        h->asking = names_user(d->names, s->peer.uid, groups_s, groups_known, h, &e);
-        if (h->asking != NULL)
-            return;
-        log_warning("user %s: groups are not known (%s): only what names the user counts", s->peer.user, e.text);
-    }
-    held_ready(h, rights_is_worker(d->rights, s->peer.uid, s->peer.user, NULL, 0));
+    h->s.right = rights_of(r, p->uid, p->user, p->groups, p->n_groups);
+    held_ready(h, rights_is_worker(r, p->uid, p->user, p->groups, p->n_groups));
 }
 
 static void accepted_cb(void *arg, struct chan *c, const struct peer_id *id, const Sluice__Hello *hello)

@@ -1,0 +1,166 @@
+/* alarms.c - what somebody should look at, with what to do about it
+ *
+ * From: every part of the daemon.  To: status, metrics.
+ * An alarm is computed from how things are now; nothing has to be switched off.
+ */
+#include "config.h"
+
+#include "show.h"
+
+#include <stdio.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "flow.h"
+#include "mark.h"
+#include "mem.h"
+#include "move.h"
+#include "node.h"
+#include "str.h"
+
+struct alarms { struct sluiced *d; alarm_fn fn; void *arg; };
+
+static const double names_limit_s = 2;
+static const double refusal_shown_s = 60;
+static const double clock_limit_s = 2;
+
+static double now_s(void)
+{
+    return (double)clock_mono_ns() / 1e9;
+}
+
+static void tell(struct alarms *a, const char *word, const char *text, const char *advice, double since_s)
+{
+    a->fn(a->arg, word, text, advice, since_s);
+}
+
+static void about_state(struct alarms *a)
+{
+    struct writer_state w;
+    char text[400];
+
+    writer_state(a->d->writer, &w);
+    if (!w.writable) {
+        snprintf(text, sizeof(text), "the state is not writable: %s; new moves, runs and jobs are refused, %llu changes wait in memory", w.why, (unsigned long long)w.kept);
+        tell(a, "StateNotWritable", text, "free space in the state folder (sluice config show: state_dir) or end who locks it; it goes on by itself", w.since_s);
+    } else if (w.waiting_s > 2) {
+        snprintf(text, sizeof(text), "nothing could be stored for %.0f s: another process holds the lock of the database", w.waiting_s);
+        tell(a, "StateLocked", text, "end whoever has state.db open (fuser state.db); read a copy made with `sluice backup` instead", w.waiting_s);
+    }
+    if (w.log_bytes > WRITER_LOG_WARNING) {
+        snprintf(text, sizeof(text), "the write-ahead log has %llu MiB: somebody keeps a read transaction open", (unsigned long long)(w.log_bytes >> 20));
+        tell(a, "StateLogGrows", text, "end the reader (fuser state.db); the file shrinks by itself", 0);
+    }
+    if (marks_not_stored(a->d->marks) > 0) {
+        snprintf(text, sizeof(text), "%u marks act but are not on disk", marks_not_stored(a->d->marks));
+        tell(a, "MarksNotStored", text, "free space in the state folder before sluiced is restarted", w.since_s);
+    }
+}
+
+/* Names of at most six nodes, folded to a sentence: "n001, n002 and 3 more". */
+struct listed { struct str names; unsigned n; double longest; };
+
+static void list_add(struct listed *l, const char *name, double since)
+{
+    if (l->n < 6)
+        str_addf(&l->names, "%s%s", l->n == 0 ? "" : ", ", name);
+    l->n++;
+    if (since > l->longest)
+        l->longest = since;
+}
+
+static void list_raise(struct alarms *a, struct listed *l, const char *word, const char *what, const char *advice)
+{
+    if (l->n > 6)
+        str_addf(&l->names, " and %u more", l->n - 6);
+    if (l->n > 0) {
+        char *text = mem_printf("%u node%s %s: %s", l->n, l->n == 1 ? "" : "s", what, str_text(&l->names));
+
+        tell(a, word, text, advice, l->longest);
+        free(text);
+    }
+    str_free(&l->names);
+}
+
+static bool has_gone(const struct node *n)
+{
+    return n->contact == SLUICE__CONTACT__LOST;
+}
+
+static void about_nodes(struct alarms *a)
+{
+    struct listed lost = { 0 }, aside = { 0 }, trouble = { 0 }, clocks = { 0 };
+    double now = now_s();
+
+    for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
+        bool here = n->contact == SLUICE__CONTACT__UP;
+
+        if (n->added && has_gone(n))
+            list_add(&lost, n->name, now - n->last_contact);
+        if (!n->added && here)
+            list_add(&aside, n->name, 0);
+        if (n->added && here && n->report != NULL && n->report->trouble != NULL && n->report->trouble[0] != '\0')
+            list_add(&trouble, n->name, 0);
+        if (here && (n->clock_offset > clock_limit_s || n->clock_offset < -clock_limit_s))
+            list_add(&clocks, n->name, 0);
+    }
+    list_raise(a, &lost, "NodesLost", "without contact", "look at the machine and at sluice-worker there (sluice node show NAME)");
+    list_raise(a, &aside, "NotAdded", "registered but not added", "sluice node add NAME --class CLASS, or stop the worker");
+    list_raise(a, &trouble, "WorkerTrouble", "in contact but unable to work", "sluice node show NAME says what the worker lacks");
+    list_raise(a, &clocks, "ClockOffset", "with a clock that is off by more than 2 s", "look at the time service there; nothing in Sluice depends on it");
+}
+
+static void about_refusals(struct alarms *a)
+{
+    for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
+        if (n->refusal[0] != '\0' && now_s() - n->refused_at < refusal_shown_s)
+            tell(a, "WorkerRefused", n->refusal, "one worker a node: end the other one, or correct its --node or --class", now_s() - n->refused_at);
+    }
+}
+
+static void about_pools(struct alarms *a)
+{
+    char text[160];
+
+    for (int p = 0; p < 2; p++) {
+        unsigned usable = farm_usable(a->d->farm, p), min = a->d->conf->pools[p].min_good, run_min = 0;
+        uint64_t run = 0;
+
+        if (usable < min) {
+            snprintf(text, sizeof(text), "pool %s has %u usable nodes, its min_good is %u", pool_name[p], usable, min);
+            tell(a, "PoolMinimum", text, "clear marks or move nodes there (sluice nodes -p, sluice move)", 0);
+        }
+        if (run_uses_pool(a->d, p, &run_min, &run) && usable < run_min) {
+            snprintf(text, sizeof(text), "pool %s has %u usable nodes, run %llu wants %u", pool_name[p], usable, (unsigned long long)run, run_min);
+            tell(a, "RunMinimum", text, "clear marks or move nodes there (sluice nodes -p, sluice move)", 0);
+        }
+    }
+}
+
+static void about_ourselves(struct alarms *a)
+{
+    char text[640];
+    double stuck = names_stuck_s(a->d->names);
+
+    if (stuck > names_limit_s) {
+        snprintf(text, sizeof(text), "the name thread has waited %.0f s for munge, the user database or DNS", stuck);
+        tell(a, "NamesStuck", text, "look at munged, the user database and DNS of this machine; people may be refused meanwhile", stuck);
+    }
+    if (a->d->reload_failed != 0) {
+        snprintf(text, sizeof(text), "the configuration was not taken: %s", a->d->reload_why);
+        tell(a, "ConfigRefused", text, "correct the file (sluiced --check-config) and send SIGHUP again; the old one holds",
+              (double)(clock_wall_ns() - a->d->reload_failed) / 1e9);
+    }
+}
+
+void alarms_each(struct sluiced *d, alarm_fn fn, void *arg)
+{
+    struct alarms a = { d, fn, arg };
+
+    about_state(&a);
+    about_nodes(&a);
+    about_refusals(&a);
+    about_pools(&a);
+    about_ourselves(&a);
+    flow_alarms(d->flow, fn, arg);
+}
