@@ -18,6 +18,7 @@
 #include "flow.h"
 #include "log.h"
 #include "mem.h"
+#include "str.h"
 
 enum { KEPT_ENDED = 512, MOST_WAITING = 1024 };
 

@@ -383,7 +383,7 @@ static void refuse_worker(struct session *s, uint32_t id, struct node *n, const 
     counters_add(s->d->counters, "refused_workers", 1);
     log_warning("%s", e->text);
     if (n != NULL) {
-        snprintf(n->refusal, sizeof(n->refusal), "%s", e->text);
+        snprintf(n->refusal, sizeof(n->refusal), "%.199s", e->text);
         n->refused_at = now_s();
     }
     session_error(s, id, e, e->code == ERR_STATE ? "NameInUse" : NULL);
