@@ -10,12 +10,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "log.h"
 #include "mem.h"
@@ -56,7 +54,6 @@ struct worker {
 struct outlet {
     struct outlet_conf conf;
     int         fd, data_fd;
-    char       *path;                /* of a Unix socket, to be removed */
     char       *address;
     ev_io       io;
     ev_timer    pause;
@@ -288,7 +285,7 @@ static void on_closed(void *arg, struct chan *c, const struct err *why)
     struct worker *w = arg;
 
     (void)c;
-    if (why->code != ERR_NONE)
+    if (why->code != ERR_NONE && w->state != WORKER_LEAVING)
         log_warning("outlet: node %s: %s", w->node[0] != '\0' ? w->node : "(unknown)", why->text);
     worker_destroy(w);
 }
@@ -357,17 +354,15 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int revents)
     }
 }
 
-/* As given, with the port that the kernel chose in place of 0. */
+/* A path may be longer than peer_bound_address has room for; nothing of it changes. */
 static char *bound_address(int fd, const char *address)
 {
-    struct sockaddr_storage at;
-    socklen_t len = sizeof at;
-    char host[256], port[16];
+    char at[320];
 
-    if (getsockname(fd, (struct sockaddr *)&at, &len) < 0 || at.ss_family == AF_UNIX || peer_parse(address, host, port, NULL) < 0)
-        return strncmp(address, "unix:", 5) == 0 ? mem_strdup(address) : mem_printf("unix:%s", address);
-    unsigned bound = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port);
-    return strchr(host, ':') != NULL ? mem_printf("[%s]:%u", host, bound) : mem_printf("%s:%u", host, bound);
+    if (peer_is_unix(address))
+        return mem_printf("unix:%s", peer_unix_path(address));
+    peer_bound_address(fd, address, at);
+    return mem_strdup(at);
 }
 
 struct outlet *outlet_create(const struct outlet_conf *conf, struct err *e)
@@ -382,8 +377,6 @@ struct outlet *outlet_create(const struct outlet_conf *conf, struct err *e)
         return NULL;
     }
     o->address = bound_address(o->fd, conf->address);
-    if (strncmp(o->address, "unix:", 5) == 0)
-        o->path = mem_strdup(o->address + 5);
     ev_io_init(&o->io, on_accept, o->fd, EV_READ);
     o->io.data = o;
     ev_io_start(conf->loop, &o->io);
@@ -402,10 +395,7 @@ void outlet_destroy(struct outlet *o)
         worker_destroy(w);
     ev_io_stop(o->conf.loop, &o->io);
     ev_timer_stop(o->conf.loop, &o->pause);
-    close(o->fd);
-    if (o->path != NULL)
-        unlink(o->path);
-    free(o->path);
+    peer_unlisten(o->fd, o->address);
     free(o->address);
     free(o);
 }

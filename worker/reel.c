@@ -68,9 +68,9 @@ struct reel {
     bool             no_room;
 
     pthread_t       *threads;
-    unsigned         n_threads;
-    pthread_mutex_t  lock;           /* the two queues */
-    pthread_cond_t   more;
+    unsigned         n_threads, n_alive;
+    pthread_mutex_t  lock;           /* the two queues, n_alive */
+    pthread_cond_t   more, ended;    /* a job; a reader that came to its end */
     struct slot_queue jobs, done;
     atomic_bool      stop;
     _Atomic uint64_t read_bytes;
@@ -85,6 +85,11 @@ struct reel *reel_create(const struct reel_conf *conf)
     r->threads = mem_array(conf->threads, sizeof *r->threads);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->more, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     STAILQ_INIT(&r->jobs);
     STAILQ_INIT(&r->done);
     return r;
@@ -94,12 +99,12 @@ void reel_destroy(struct reel *r)
 {
     if (r == NULL)
         return;
-    for (size_t i = 0; i < r->conf.n_paths; i++)
-        free(r->files[i].slots);
     for (size_t i = 0; i < r->n_slots; i++) {
         free(r->slots[i]->tf.parts);
         free(r->slots[i]->tf.xxh3);
     }
+    for (size_t i = 0; i < r->conf.n_paths; i++)
+        free(r->files[i].slots);
     for (size_t i = 0; i < r->n_bad; i++)
         free(r->bad[i].text);
     free(r->bad);
@@ -108,6 +113,7 @@ void reel_destroy(struct reel *r)
     free(r->threads);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->more);
+    pthread_cond_destroy(&r->ended);
     free(r);
 }
 
@@ -338,6 +344,8 @@ static void *reader(void *arg)
         if (r->conf.notify != NULL)
             r->conf.notify(r->conf.arg);
     }
+    r->n_alive--;
+    pthread_cond_signal(&r->ended);
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }
@@ -346,7 +354,10 @@ int reel_start(struct reel *r, struct arena *a, struct err *e)
 {
     r->arena = a;
     while (r->n_threads < r->conf.threads) {
+        pthread_mutex_lock(&r->lock);
         int error = pthread_create(&r->threads[r->n_threads], NULL, reader, r);
+        r->n_alive += error == 0;
+        pthread_mutex_unlock(&r->lock);
         if (error != 0) {
             errno = error;
             return err_errno(e, ERR_FAILED, "reader thread %u of %u", r->n_threads + 1, r->conf.threads);
@@ -358,19 +369,21 @@ int reel_start(struct reel *r, struct arena *a, struct err *e)
 
 int reel_stop(struct reel *r, int64_t limit_ns)
 {
-    struct timespec until;
+    int64_t at = clock_mono_ns() + limit_ns;
+    const struct timespec until = { .tv_sec = at / CLOCK_SECOND, .tv_nsec = at % CLOCK_SECOND };
+    int late = 0;
 
     pthread_mutex_lock(&r->lock);
     atomic_store(&r->stop, true);
     pthread_cond_broadcast(&r->more);
+    while (r->n_alive > 0 && late == 0)
+        late = pthread_cond_timedwait(&r->ended, &r->lock, &until);
+    bool all = r->n_alive == 0;
     pthread_mutex_unlock(&r->lock);
-    int64_t at = clock_mono_ns() + limit_ns;
-    until = (struct timespec){ .tv_sec = at / CLOCK_SECOND, .tv_nsec = at % CLOCK_SECOND };
-    while (r->n_threads > 0) {
-        if (pthread_clockjoin_np(r->threads[r->n_threads - 1], NULL, CLOCK_MONOTONIC, &until) != 0)
-            return -1;
-        r->n_threads--;
-    }
+    if (!all)
+        return -1;
+    while (r->n_threads > 0)
+        pthread_join(r->threads[--r->n_threads], NULL);
     return 0;
 }
 

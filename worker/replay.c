@@ -397,7 +397,7 @@ struct replay *replay_create(const struct replay_conf *conf, struct err *e)
 /* unix:FOLDER/source-PID.sock: beside sluiced's socket where that can be written, for then whoever cleans up finds it there. */
 static char *own_address(const char *server)
 {
-    const char *path = strncmp(server, "unix:", 5) == 0 ? server + 5 : server;
+    const char *path = peer_unix_path(server);
     const char *slash = strrchr(path, '/'), *tmp = getenv("TMPDIR");
     char *folder = slash == NULL ? mem_strdup(".") : slash == path ? mem_strdup("/") : mem_printf("%.*s", (int)(slash - path), path);
     char *whole = access(folder, W_OK) == 0 ? realpath(folder, NULL) : NULL;
@@ -408,16 +408,11 @@ static char *own_address(const char *server)
     return address;
 }
 
-static bool is_unix(const char *address)
-{
-    return strchr(address, '/') != NULL;
-}
-
 static int listen_address(const struct replay_conf *c, char **address, struct err *e)
 {
-    if (c->listen == NULL && !is_unix(c->server))
+    if (c->listen == NULL && !peer_is_unix(c->server))
         return err_set(e, ERR_USAGE, "--listen HOST:PORT is wanted with a server on TCP: where workers reach this source");
-    if (c->listen != NULL && !is_unix(c->server) && !peer_is_loopback(c->server) && (is_unix(c->listen) || peer_is_loopback(c->listen)))
+    if (c->listen != NULL && !peer_is_unix(c->server) && !peer_is_loopback(c->server) && (peer_is_unix(c->listen) || peer_is_loopback(c->listen)))
         return err_set(e, ERR_USAGE, "--listen %s: workers on other machines cannot reach it", c->listen);
     *address = c->listen != NULL ? mem_strdup(c->listen) : own_address(c->server);
     return 0;

@@ -22,6 +22,7 @@
 #include "log.h"
 #include "mem.h"
 #include "pace.h"
+#include "peer.h"
 #include "replay.h"
 #include "str.h"
 
@@ -114,8 +115,8 @@ static int parse_option(struct options *o, int key, char *text, struct err *e)
         return 0;
     case OPT_LISTEN:    r->listen = text; return 0;
     case OPT_AUTH:
-        if (strcmp(text, "munge") != 0)
-            return err_set(e, ERR_USAGE, "--auth '%s': munge is wanted", text);
+        if (strcmp(text, "munge") != 0 && strncmp(text, "munge:", 6) != 0)
+            return err_set(e, ERR_USAGE, "--auth '%s': munge or munge:SOCKET is wanted", text);
         r->method = text;
         return 0;
     case OPT_NAME:
@@ -186,7 +187,7 @@ static void read_options(int argc, char **argv, struct options *o)
     argv[1] = "sluice-source replay";        /* what argp calls us in its messages */
     argp_parse(&argp, argc - 1, argv + 1, 0, NULL, o);
     o->replay.first_s = o->replay.lost_s < 5 ? o->replay.lost_s : 5;
-    if (o->replay.method == NULL && strchr(o->replay.server, '/') == NULL)
+    if (o->replay.method == NULL && !peer_is_unix(o->replay.server))
         o->replay.method = "munge";
 }
 
@@ -390,7 +391,7 @@ static int conclude(struct program *p)
 
 static int replay_run(struct program *p, struct names **names, struct err *e)
 {
-    if (strchr(p->opt.replay.server, '/') == NULL) {
+    if (!peer_is_unix(p->opt.replay.server)) {
         *names = names_create(p->loop, e);
         if (*names == NULL)
             return -1;

@@ -233,7 +233,7 @@ static void a_file_that_shrinks_after_the_scan_is_passed_over_once_and_for_all(v
     end_reel(r, arena);
 
     /* And when nothing else is there, this is the end, however many passes were wanted. */
-    make_file("shrinks.tf", a, a_size);
+    free(make_file("shrinks.tf", a, a_size));
     r = make_reel(paths, 1, 1, 4, 1000000000, false);
     arena = arena_create(1 << 20, NULL);
     assert_int_equal(truncate(paths[0], 333), 0);
