@@ -63,6 +63,7 @@ struct listener {
 };
 
 static const struct chan_events guest_events;
+static void on_pause_over(struct ev_loop *loop, ev_timer *t, int events);
 
 /* ---- guests come and go ---- */
 
@@ -100,20 +101,20 @@ static void guest_drop(struct guest *g)
 
     chan_destroy(g->c);
     guest_free(g);
-    if (last_fd)
-        reserve_again(l);
+    if (last_fd)                       /* its descriptor is for the next one */
+        on_pause_over(l->conf.loop, &l->pause, 0);
 }
 
 /* Says why and closes when that went out. */
 static void guest_refuse(struct guest *g, const struct err *why, const char *word)
 {
-    log_warning("%s: refused: %s", chan_peer(g->c), why->text);
+    log_write(g->last_fd ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, "%s: refused: %s", chan_peer(g->c), why->text);
     g->l->stats.refused++;
     g->state = LEAVING;
     names_cancel(g->question);
     g->question = NULL;
     chan_send_error(g->c, 0, why, word);
-    chan_close_after_send(g->c, FAREWELL_S);
+    chan_close_after_send(g->c, g->last_fd ? FAREWELL_S / 10 : FAREWELL_S);
 }
 
 static void on_deadline(struct ev_loop *loop, ev_timer *t, int events)
@@ -372,7 +373,8 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *t, int events)
 {
     struct listener *l = CONTAINER_OF(t, struct listener, pause);
 
-    (void)loop, (void)events;
+    (void)events;
+    ev_timer_stop(loop, t);
     reserve_again(l);
     listen_again(l);
 }

@@ -3,7 +3,8 @@ proto_tests = \
 	tests/unit/frame_test \
 	tests/unit/chan_test \
 	tests/unit/runkey_test \
-	tests/unit/names_test
+	tests/unit/names_test \
+	tests/unit/peer_test
 check_PROGRAMS += $(proto_tests)
 TESTS += $(proto_tests)
 EXTRA_DIST += %D%/loop_help.h %D%/munged_help.h
@@ -26,3 +27,7 @@ tests_unit_runkey_test_LDADD = $(PROTO_TEST_LIBS)
 tests_unit_names_test_SOURCES = %D%/names_test.c
 tests_unit_names_test_CPPFLAGS = $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_names_test_LDADD = $(PROTO_TEST_LIBS)
+
+tests_unit_peer_test_SOURCES = %D%/peer_test.c
+tests_unit_peer_test_CPPFLAGS = $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_peer_test_LDADD = $(PROTO_TEST_LIBS)
