@@ -1,0 +1,238 @@
+/* call.c - connects, sends one question, waits for its answer
+ *
+ * From: the commands.  To: sluiced over proto/.
+ * A loop of its own for each call, gone when it returns; heartbeats run in it, so that a dead sluiced is noticed also while an
+ * answer takes its time.
+ */
+#include "config.h"
+
+#include "call.h"
+
+#include "clock.h"
+#include "farm.h"
+#include "mem.h"
+#include "names.h"
+#include "peer.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct call {
+    struct ev_loop *loop;
+    const ProtobufCMessage *question;       /* NULL: only the handshake */
+    Sluice__Type want;
+    ProtobufCMessage *answer;
+    Sluice__Welcome *welcome;
+    Sluice__Ready *ready;
+    bool done, was_ready;
+    struct err err;
+};
+
+/* --- where ---------------------------------------------------------------------------------- */
+
+const char *call_address(struct context *ctx)
+{
+    const char *given = getenv("SLUICE_SOCKET");
+    char *farm, *path;
+
+    if (ctx->tcp || (ctx->address != NULL && strncmp(ctx->address, "unix:", 5) == 0))
+        return ctx->address;
+    if (ctx->address != NULL) {
+        path = ctx->address;
+    } else if (given != NULL && given[0] != '\0') {
+        path = args_path(given);
+    } else if ((farm = farm_search(".")) != NULL) {
+        path = mem_printf("%s/sluiced.sock", farm);
+        free(farm);
+    } else {
+        path = mem_strdup("/run/sluice/sluiced.sock");
+    }
+    ctx->address = mem_printf("unix:%s", path);
+    free(path);
+    return ctx->address;
+}
+
+/* --- the exchange --------------------------------------------------------------------------- */
+
+static void *copy(const ProtobufCMessage *m)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *bytes = mem_zalloc(size + 1);
+    ProtobufCMessage *made;
+
+    protobuf_c_message_pack(m, bytes);
+    made = protobuf_c_message_unpack(m->descriptor, NULL, size, bytes);
+    free(bytes);
+    return made;
+}
+
+static void finish(struct call *c)
+{
+    c->done = true;
+    ev_break(c->loop, EVBREAK_ALL);
+}
+
+static void on_ready(void *arg, struct chan *chan, const Sluice__Welcome *w, const Sluice__Ready *r)
+{
+    struct call *c = arg;
+
+    c->was_ready = true;
+    if (c->question == NULL) {
+        c->welcome = copy(&w->base);
+        c->ready = copy(&r->base);
+        finish(c);
+    } else if (chan_send(chan, 1, c->question) < 0) {
+        err_set(&c->err, ERR_UNREACHABLE, "the question could not be sent: it is too large, or the connection is gone");
+        finish(c);
+    }
+}
+
+static void on_message(void *arg, struct chan *chan, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
+{
+    struct call *c = arg;
+    const Sluice__Error *error = (const Sluice__Error *)m;
+
+    (void)chan;
+    (void)fds;
+    (void)n_fds;
+    if (id != 1 || c->done)
+        return;
+    if (type == SLUICE__TYPE__ERROR)
+        err_set(&c->err, error->has_code && error->code != 0 ? (enum err_code)error->code : ERR_FAILED, "%s",
+                error->text != NULL ? error->text : "refused without a reason");
+    else if (type != (unsigned)c->want || (c->answer = copy(m)) == NULL)
+        err_set(&c->err, ERR_PROTOCOL, "sluiced answered with a message of type %u, %u was wanted", type, (unsigned)c->want);
+    finish(c);
+}
+
+static void on_lost(void *arg, const struct err *why)
+{
+    struct call *c = arg;
+
+    if (c->done)
+        return;
+    c->err = *why;
+    if (why->code == ERR_NONE)
+        err_set(&c->err, ERR_UNREACHABLE, "it closed the connection before it answered");
+    else if (why->code == ERR_FAILED || why->code == ERR_TIMEOUT || why->code == ERR_NOT_FOUND)
+        c->err.code = ERR_UNREACHABLE;
+    finish(c);
+}
+
+static void on_limit(struct ev_loop *loop, ev_timer *t, int events)
+{
+    struct call *c = t->data;
+
+    (void)loop;
+    (void)events;
+    err_set(&c->err, c->was_ready ? ERR_TIMEOUT : ERR_UNREACHABLE,
+            c->was_ready ? "no answer from sluiced in time" : "sluiced does not answer");
+    finish(c);
+}
+
+/* Says where, unless the sentence does. */
+static void name_place(const struct context *ctx, struct call *c)
+{
+    const char *place = ctx->tcp ? ctx->address : ctx->address + strlen("unix:");
+
+    if (c->err.code == ERR_UNREACHABLE && strstr(c->err.text, place) == NULL)
+        err_prefix(&c->err, "sluiced at %s", ctx->address);
+}
+
+static int exchange(struct context *ctx, struct call *c, double limit_s, struct err *e)
+{
+    struct connector_conf conf = {
+        .address = call_address(ctx), .method = ctx->tcp ? "munge" : NULL, .role = SLUICE__ROLE__CLIENT, .name = "sluice",
+        .once = true, .events = { on_ready, on_message, on_lost }, .arg = c,
+    };
+    struct connector *connector = NULL;
+    struct names *names = NULL;
+    bool refused = false;
+    ev_timer limit;
+
+    c->loop = ev_loop_new(EVFLAG_AUTO);
+    if (c->loop == NULL)
+        return err_set(e, ERR_FAILED, "no event loop");
+    conf.loop = c->loop;
+    if (ctx->tcp && (names = names_create(c->loop, e)) == NULL)
+        goto fail;
+    conf.names = names;
+    connector = connector_create(&conf, &c->err);
+    ev_timer_init(&limit, on_limit, limit_s > 0 ? limit_s : 0, 0);
+    limit.data = c;
+    if (limit_s > 0)
+        ev_timer_start(c->loop, &limit);
+    if (connector != NULL && !c->done)
+        ev_run(c->loop, 0);
+    ev_timer_stop(c->loop, &limit);
+    connector_destroy(connector);
+    refused = c->answer == NULL && c->ready == NULL;
+    if (refused) {
+        name_place(ctx, c);
+        if (e != NULL)
+            *e = c->err;
+    }
+    names_destroy(names);
+    ev_loop_destroy(c->loop);
+    return refused ? -1 : 0;
+fail:
+    ev_loop_destroy(c->loop);
+    return -1;
+}
+
+void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, struct err *e)
+{
+    struct call c = { .question = question, .want = want };
+
+    return exchange(ctx, &c, limit_s, e) < 0 ? NULL : c.answer;
+}
+
+static double seconds_since(int64_t mono_ns)
+{
+    return (double)(clock_mono_ns() - mono_ns) / 1e9;
+}
+
+void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double away_s, struct err *e)
+{
+    int64_t start = clock_mono_ns(), last = 0;
+
+    for (;;) {
+        struct call c = { .question = question, .want = want };
+        double left = limit_s > 0 ? limit_s - seconds_since(start) : 0;
+
+        if (limit_s > 0 && left <= 0) {
+            err_set(e, ERR_TIMEOUT, "not over within %.0f s", limit_s);
+            return NULL;
+        }
+        if (exchange(ctx, &c, left, e) == 0)
+            return c.answer;
+        if (c.was_ready)
+            last = clock_mono_ns();
+        /* Only a sluiced that was there once may be waited for, and only while it is away. */
+        if (c.err.code != ERR_UNREACHABLE || last == 0 || seconds_since(last) > away_s)
+            return NULL;
+        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    }
+}
+
+void call_free(void *message)
+{
+    if (message != NULL)
+        protobuf_c_message_free_unpacked(message, NULL);
+}
+
+int call_hello(struct context *ctx, Sluice__Welcome **w, Sluice__Ready **r, double *seconds, struct err *e)
+{
+    struct call c = { 0 };
+    int64_t start = clock_mono_ns();
+
+    if (exchange(ctx, &c, CALL_LIMIT_S, e) < 0)
+        return -1;
+    *seconds = seconds_since(start);
+    *w = c.welcome;
+    *r = c.ready;
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* change.c - a change of nodes and what came of it, a line a node */
+#include "config.h"
+
+#include "change.h"
+
+#include "message.h"
+#include "show.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct column columns[] = { { "node" }, { "code" }, { "id" }, { "text" }, { 0 } };
+static const struct listing listing = { "results", columns, "node,code,id,text" };
+
+static void print_results(const Sluice__Changed *c)
+{
+    for (size_t i = 0; i < c->n_results; i++) {
+        const Sluice__NodeResult *r = c->results[i];
+        char *node = show_text(r->node != NULL ? r->node : ""), *text = show_text(r->text != NULL ? r->text : r->code == 0 ? "done" : "refused");
+
+        fprintf(r->code == 0 ? stdout : stderr, "%s: %s\n", node, text);
+        free(node);
+        free(text);
+    }
+}
+
+static int status_of(const Sluice__Changed *c)
+{
+    size_t failed = 0;
+    int first = 0;
+
+    for (size_t i = 0; i < c->n_results; i++) {
+        if (c->results[i]->code != 0) {
+            first = failed == 0 ? (int)c->results[i]->code : first;
+            failed++;
+        }
+    }
+    return failed == 0 ? 0 : failed < c->n_results ? ERR_PARTLY : first;
+}
+
+int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__Changed **changed, struct err *e)
+{
+    Sluice__Changed *c;
+    int r = 0;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    c = call(ctx, question, SLUICE__TYPE__CHANGED, CALL_LIMIT_S, e);
+    if (c == NULL)
+        return -1;
+    if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
+        print_results(c);
+    else
+        r = show_list(ctx, &listing, NULL, message_list(&c->base, "results"), -1, e);
+    r = r < 0 ? r : status_of(c);
+    if (changed != NULL)
+        *changed = c;
+    else
+        call_free(c);
+    return r;
+}
+
+int change(struct context *ctx, const ProtobufCMessage *question, struct err *e)
+{
+    return change_keep(ctx, question, NULL, e);
+}

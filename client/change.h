@@ -1,0 +1,13 @@
+/* change.h - commands that change nodes: asked, answered with a line a node */
+#ifndef SLUICE_CHANGE_H
+#define SLUICE_CHANGE_H
+
+#include "call.h"
+#include "command.h"
+
+/* Asks, shows the results, returns the exit status: 0 all did, 8 some did, else what the first said. -1: refused as a whole.
+ * changed (may be NULL) gets the answer, the caller's. */
+int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__Changed **changed, struct err *e);
+int change(struct context *ctx, const ProtobufCMessage *question, struct err *e);
+
+#endif

@@ -1,0 +1,345 @@
+/* cmd_nodes.c - nodes: grouped, one a line, or with their marks; node show, history, add, retire */
+#include "config.h"
+
+#include "command.h"
+
+#include "call.h"
+#include "clock.h"
+#include "change.h"
+#include "mem.h"
+#include "message.h"
+#include "nodelist.h"
+#include "show.h"
+#include "str.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* --- columns -------------------------------------------------------------------------------- */
+
+static json_t *make_fill(const json_t *node)
+{
+    double size = json_number_value(json_object_get(node, "buffer_size"));
+    double charged = json_number_value(json_object_get(node, "buffer_charged"));
+
+    return size > 0 ? json_real(charged / size) : NULL;
+}
+
+/* What a person wants to read next to the state: the marks' reasons, else the trouble, else the codes. */
+static json_t *make_reason(const json_t *node)
+{
+    const json_t *marks = json_object_get(node, "marks"), *trouble = json_object_get(node, "trouble");
+    json_t *list = json_array(), *mark;
+    size_t i;
+
+    json_array_foreach((json_t *)marks, i, mark)
+        if (json_is_string(json_object_get(mark, "reason")))
+            json_array_append(list, json_object_get(mark, "reason"));
+    if (json_array_size(list) == 0 && json_string_length(trouble) > 0)
+        json_array_append(list, (json_t *)trouble);
+    if (json_array_size(list) == 0)
+        json_array_extend(list, json_object_get(node, "why"));
+    return list;
+}
+
+static json_t *make_class(const json_t *node)
+{
+    const char *class = json_string_value(json_object_get(node, "class"));
+
+    if (class == NULL)
+        return NULL;
+    return json_is_true(json_object_get(node, "emulated")) ? json_sprintf("%s emulated", class) : json_string(class);
+}
+
+static const struct column columns[] = {
+    { "name" }, { "pool" }, { "wanted_pool" }, { "state" }, { "contact" }, { "usable" }, { "why" }, { "reason", .make = make_reason },
+    { "class" }, { "kind", .make = make_class }, { "emulated" }, { "devices", NULL, AS_COUNT }, { "device_states", "devices.state" },
+    { "nominal", "devices.nominal", AS_SECONDS },
+    { "size", "buffer_size", AS_SIZE }, { "charged", "buffer_charged", AS_SIZE }, { "used", "buffer_used", AS_SIZE },
+    { "fill", NULL, AS_SHARE, make_fill }, { "tfs" }, { "building" }, { "queued" }, { "processing" }, { "delivering" },
+    { "done" }, { "failed" }, { "refused" }, { "per_tf", "seconds_per_tf", AS_SECONDS }, { "trouble" }, { "added" }, { "host" }, { "software" },
+    { "move", "move.to" }, { "owner", "marks.owner" }, { "age", "marks.created", AS_AGE }, { "mark", "marks.id" }, { "mark_class", "marks.class" },
+    { "last_contact", "last_contact_s", AS_SECONDS }, { "clock", "clock_offset", AS_SECONDS },
+    { "shm_wanted", NULL, AS_SIZE }, { "shm_active", NULL, AS_SIZE }, { "nice", "nice_actual" }, { "memory", NULL, AS_SIZE },
+    { "buffer_size", NULL, AS_SIZE }, { "buffer_charged", NULL, AS_SIZE }, { "buffer_used", NULL, AS_SIZE },
+    { "seconds_per_tf", NULL, AS_SECONDS }, { "last_contact_s", NULL, AS_SECONDS }, { "clock_offset", NULL, AS_SECONDS },
+    { "nice_wanted" }, { "nice_actual" }, { "marks", "marks.reason" }, { 0 },
+};
+static const struct listing listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason" };
+
+static const char long_columns[] = "name,pool,state,contact,kind,devices,size,fill,tfs,building,queued,processing,delivering,done,failed,refused,per_tf,"
+                                   "last_contact,reason";
+
+static const struct column group_columns[] = { { "pool" }, { "state" }, { "kind" }, { "count" }, { "nodes" }, { "reason" }, { 0 } };
+static const struct listing groups = { "nodes", group_columns, "pool,state,kind,count,nodes,reason" };
+
+/* --- asking --------------------------------------------------------------------------------- */
+
+struct filter {
+    struct hostlist *names;
+    char **name_array;
+    Sluice__NodeState *states;
+    size_t n_states;
+};
+
+static int parse_states(const char *text, struct filter *f, struct err *e)
+{
+    char *copy = mem_strdup(text), *rest = copy, *word;
+    int r = 0, value;
+
+    while (r == 0 && (word = strsep(&rest, ",")) != NULL) {
+        r = message_enum_value(&sluice__node_state__descriptor, "state", word, &value, e);
+        f->states = mem_grow(f->states, f->n_states + 1, sizeof(*f->states));
+        if (r == 0)
+            f->states[f->n_states++] = (Sluice__NodeState)value;
+    }
+    free(copy);
+    return r;
+}
+
+static void filter_free(struct filter *f)
+{
+    hostlist_destroy(f->names);
+    free(f->name_array);
+    free(f->states);
+}
+
+static Sluice__Nodes *ask(struct context *ctx, const struct args *a, struct filter *f, struct err *e)
+{
+    Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
+    const char *list = args_text(a, "node", NULL), *states = args_text(a, "state", NULL);
+
+    if (list != NULL && (f->names = nodelist(ctx, a, list, e)) == NULL)
+        return NULL;
+    if (states != NULL && parse_states(states, f, e) < 0)
+        return NULL;
+    if (f->names != NULL) {
+        f->name_array = nodelist_names(f->names);
+        q.names = f->name_array;
+        q.n_names = hostlist_count(f->names);
+    }
+    q.states = f->states;
+    q.n_states = f->n_states;
+    q.pool = (char *)args_word(a, "pool", "online async", NULL, e);
+    if (q.pool == NULL && args_has(a, "pool"))
+        return NULL;
+    q.class_ = (char *)args_text(a, "class", NULL);
+    q.has_marked = q.marked = args_has(a, "reasons");
+    return call(ctx, &q.base, SLUICE__TYPE__NODES, CALL_LIMIT_S, e);
+}
+
+/* --- grouping ------------------------------------------------------------------------------- */
+
+static char *text_of(const json_t *v)
+{
+    if (v == NULL || json_is_null(v))
+        return mem_strdup("");
+    return json_is_string(v) ? mem_strdup(json_string_value(v)) : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
+/* What makes two nodes look alike. */
+static char *group_key(const json_t *node)
+{
+    json_t *reason = make_reason(node), *kind = make_class(node);
+    char *r = text_of(reason), *k = text_of(kind);
+    char *key = mem_printf("%s\n%s\n%s\n%s", json_string_value(json_object_get(node, "pool")),
+                           json_string_value(json_object_get(node, "state")), k, r);
+
+    free(r);
+    free(k);
+    json_decref(reason);
+    json_decref(kind);
+    return key;
+}
+
+static json_t *group_of(json_t *out, json_t *by_key, const json_t *node)
+{
+    char *key = group_key(node);
+    json_t *group = json_object_get(by_key, key), *kind;
+
+    if (group == NULL) {
+        kind = make_class(node);
+        group = json_pack("{s:O?,s:O?,s:o?,s:o,s:[]}", "pool", json_object_get(node, "pool"), "state", json_object_get(node, "state"),
+                          "kind", kind, "reason", make_reason(node), "names");
+        json_object_set(by_key, key, group);
+        json_array_append_new(out, group);
+    }
+    free(key);
+    return group;
+}
+
+static json_t *grouped(json_t *nodes)
+{
+    json_t *out = json_array(), *by_key = json_object(), *node, *group, *name;
+    size_t i, k;
+
+    json_array_foreach(nodes, i, node)
+        json_array_append(json_object_get(group_of(out, by_key, node), "names"), json_object_get(node, "name"));
+    json_array_foreach(out, i, group) {
+        json_t *names = json_object_get(group, "names");
+        struct hostlist *h = hostlist_create();
+        char *folded;
+
+        json_array_foreach(names, k, name)
+            if (json_is_string(name))
+                hostlist_add(h, json_string_value(name), NULL);
+        folded = hostlist_fold(h);
+        json_object_set_new(group, "count", json_integer((json_int_t)json_array_size(names)));
+        json_object_set_new(group, "nodes", json_string(folded));
+        free(folded);
+        hostlist_destroy(h);
+    }
+    json_decref(by_key);
+    json_decref(nodes);
+    return out;
+}
+
+/* --- nodes ---------------------------------------------------------------------------------- */
+
+static int show_nodes(struct context *ctx, const struct args *a, Sluice__Nodes *n, struct err *e)
+{
+    int64_t seq = n->has_seq ? (int64_t)n->seq : -1;
+    json_t *nodes = message_list(&n->base, "nodes");
+    bool each = args_has(a, "one") || args_has(a, "long") || args_has(a, "reasons") || ctx->fields != NULL
+             || ctx->mode == SHOW_JSON || ctx->mode == SHOW_JSONL;
+
+    if (!each)
+        return show_list(ctx, &groups, NULL, grouped(nodes), seq, e);
+    return show_list(ctx, &listing, args_has(a, "reasons") ? "name,state,mark,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,
+                     nodes, seq, e);
+}
+
+static int nodes_once(struct context *ctx, const struct args *a, struct err *e)
+{
+    struct filter f = { 0 };
+    Sluice__Nodes *n = ask(ctx, a, &f, e);
+    int r = n != NULL ? show_nodes(ctx, a, n, e) : -1;
+
+    call_free(n);
+    filter_free(&f);
+    return r;
+}
+
+int cmd_nodes(struct context *ctx, const struct args *a, struct err *e)
+{
+    double every = 0;
+    int r;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    if (args_has(a, "interval") && str_parse_f64("--interval", args_text(a, "interval", ""), 0.1, 86400, &every, e) < 0)
+        return -1;
+    for (;;) {
+        r = nodes_once(ctx, a, e);
+        if (r < 0 || every == 0)
+            return r;
+        if (fflush(stdout) != 0)
+            return 0;
+        nanosleep(&(struct timespec){ (time_t)every, (long)((every - (double)(time_t)every) * 1e9) }, NULL);
+    }
+}
+
+/* --- node show, history, add, retire -------------------------------------------------------- */
+
+int cmd_node_show(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
+    Sluice__Nodes *n;
+    json_t *nodes;
+    int r;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    q.names = a->at;
+    q.n_names = 1;
+    n = call(ctx, &q.base, SLUICE__TYPE__NODES, CALL_LIMIT_S, e);
+    if (n == NULL)
+        return -1;
+    nodes = message_list(&n->base, "nodes");
+    if (json_array_size(nodes) == 0)
+        r = err_set(e, ERR_NOT_FOUND, "there is no node '%s'", a->at[0]);
+    else
+        r = show_one(ctx, &listing, json_incref(json_array_get(nodes, 0)), n->has_seq ? (int64_t)n->seq : -1, e);
+    json_decref(nodes);
+    call_free(n);
+    return r;
+}
+
+static const struct column event_columns[] = {
+    { "seq" }, { "time", NULL, AS_TIME }, { "node" }, { "who" }, { "what" }, { "before" }, { "after" }, { "reason" }, { 0 },
+};
+static const struct listing events = { "events", event_columns, "seq,time,node,who,what,before,after,reason" };
+
+int cmd_node_history(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__GetHistory q = SLUICE__GET_HISTORY__INIT;
+    struct hostlist *h;
+    Sluice__History *answer;
+    uint64_t limit = 1000;
+    char **names;
+    int r = -1;
+
+    if (show_columns_help(ctx, &events))
+        return 0;
+    h = nodelist(ctx, a, a->at[0], e);
+    if (h == NULL)
+        return -1;
+    names = nodelist_names(h);
+    q.names = names;
+    q.n_names = hostlist_count(h);
+    if (args_time(a, "since", &q.since, e) < 0 || args_u64(a, "limit", 1, 1000000, &limit, e) < 0)
+        goto out;
+    q.has_since = args_has(a, "since");
+    q.has_limit = 1;
+    q.limit = (uint32_t)limit;
+    answer = call(ctx, &q.base, SLUICE__TYPE__HISTORY, CALL_LIMIT_S, e);
+    if (answer != NULL)
+        r = show_list(ctx, &events, NULL, message_list(&answer->base, "events"), -1, e);
+    call_free(answer);
+out:
+    free(names);
+    hostlist_destroy(h);
+    return r;
+}
+
+int cmd_node_add(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__AddNodes q = SLUICE__ADD_NODES__INIT;
+    struct hostlist *h = nodelist(ctx, a, a->at[0], e);
+    int r = -1;
+
+    if (h == NULL)
+        return -1;
+    q.names = nodelist_names(h);
+    q.n_names = hostlist_count(h);
+    q.class_ = (char *)args_text(a, "class", NULL);
+    q.pool = (char *)args_word(a, "pool", "online async", "online", e);
+    q.has_dry_run = q.dry_run = args_has(a, "dry-run");
+    if (q.class_ == NULL)
+        err_set(e, ERR_USAGE, "node add: --class is wanted");
+    else if (q.pool != NULL)
+        r = change(ctx, &q.base, e);
+    free(q.names);
+    hostlist_destroy(h);
+    return r;
+}
+
+int cmd_node_retire(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__RetireNodes q = SLUICE__RETIRE_NODES__INIT;
+    struct hostlist *h = nodelist(ctx, a, a->at[0], e);
+    int r;
+
+    if (h == NULL)
+        return -1;
+    q.names = nodelist_names(h);
+    q.n_names = hostlist_count(h);
+    q.reason = a->at[1];
+    q.has_dry_run = q.dry_run = args_has(a, "dry-run");
+    r = q.reason[0] == '\0' ? err_set(e, ERR_USAGE, "node retire: a reason is wanted") : change(ctx, &q.base, e);
+    free(q.names);
+    hostlist_destroy(h);
+    return r;
+}

@@ -1,0 +1,320 @@
+/* cmd_up.c - up and down: a farm on this machine
+ *
+ * up makes the folder and its configuration, starts what does not run (sluiced first, then all workers at once), waits until the
+ * nodes are usable and prints the socket. What runs already is left alone. down ends what up started, and nothing else.
+ */
+#include "config.h"
+
+#include "command.h"
+
+#include "call.h"
+#include "clock.h"
+#include "conf.h"
+#include "farm.h"
+#include "launch.h"
+#include "local.h"
+#include "mem.h"
+#include "spec.h"
+#include "str.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_DIR  "sluice-farm"
+#define DEFAULT_SPEC "mi50:2,mi100:1"
+enum { WAIT_S = 60, LOCK_S = 120, END_S = 5 };
+
+/* --- the configuration ---------------------------------------------------------------------- */
+
+static void set(char **to, const char *fmt, const char *dir)
+{
+    free(*to);
+    *to = mem_printf("%s/%s", dir, fmt);
+}
+
+/* The farm's own configuration, or a new one. moved: its paths were those of another folder. */
+static struct conf *farm_conf(const struct farm *f, bool *fresh, bool *moved, struct err *e)
+{
+    char *path = farm_path(f, "sluice.conf"), *state = farm_path(f, "state");
+    struct conf *c;
+
+    *fresh = access(path, F_OK) < 0 && errno == ENOENT;
+    c = *fresh ? conf_parse("pool online { min_good = 1 }\npool async { min_good = 0 }\n", path, e) : conf_read(path, e);
+    *moved = c != NULL && strcmp(c->state_dir, state) != 0;
+    if (*moved) {
+        set(&c->state_dir, "state", f->dir);
+        set(&c->socket, "sluiced.sock", f->dir);
+        set(&c->worker.crash_dir, "state/crash", f->dir);
+    }
+    free(path);
+    free(state);
+    return c;
+}
+
+static int write_conf(const struct farm *f, const struct conf *c, struct err *e)
+{
+    char *path = farm_path(f, "sluice.conf"), *text = conf_show(c);
+    struct str s = { 0 };
+    int r;
+
+    str_addf(&s, "# sluice.conf - made by sluice up; may be edited while the farm is down, see sluice.conf(5)\n%s", text);
+    r = file_replace(path, str_text(&s), s.len, 0644, e);
+    str_free(&s);
+    free(text);
+    free(path);
+    return r;
+}
+
+static bool anything_runs(struct farm *f)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (file_owner_alive(&f->processes[i].owner))
+            return true;
+    return false;
+}
+
+/* Brings the file in line with what was asked for. What runs keeps what it was started with, so that is refused. */
+static struct conf *prepare_conf(struct farm *f, struct spec *spec, struct err *e)
+{
+    struct farm_process *sluiced = farm_running(f, "sluiced");
+    struct spec_change change;
+    struct conf *c;
+    bool fresh, moved;
+
+    c = farm_conf(f, &fresh, &moved, e);
+    if (c == NULL)
+        return NULL;
+    if (fresh && spec->n == 0 && spec_parse(spec, DEFAULT_SPEC, e) < 0)
+        goto fail;
+    if (spec_apply(spec, c, &change, e) < 0)
+        goto fail;
+    if ((change.classes || moved) && anything_runs(f)) {
+        err_set(e, ERR_STATE, "farm %s is up with other buffers, service times or paths; sluice down --dir %s first", f->dir, f->dir);
+        goto fail;
+    }
+    if ((fresh || moved || change.nodes || change.classes) && write_conf(f, c, e) < 0)
+        goto fail;
+    if (change.nodes && sluiced != NULL)
+        kill(sluiced->owner.pid, SIGHUP);
+    return c;
+fail:
+    conf_destroy(c);
+    return NULL;
+}
+
+/* --- starting ------------------------------------------------------------------------------- */
+
+static int make_folders(struct farm *f, struct err *e)
+{
+    static const char *const names[] = { "state", "log", "run" };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char *path = farm_path(f, names[i]);
+        int r = file_mkdirs(path, 0755, e);
+
+        free(path);
+        if (r < 0)
+            return -1;
+    }
+    return farm_make_shm(f, e);
+}
+
+static int start_sluiced(struct farm *f, const char *conf, double limit_s, struct err *e)
+{
+    char *program, *state, *socket, *log;
+    struct launch *l;
+    int r;
+
+    if (farm_running(f, "sluiced") != NULL)
+        return 0;
+    program = local_find("sluiced", e);
+    if (program == NULL)
+        return -1;
+    state = farm_path(f, "state");
+    socket = farm_path(f, "sluiced.sock");
+    log = farm_path(f, "log/sluiced.log");
+    l = mem_zalloc(sizeof(*l));
+    r = launch_start(f, "sluiced", (const char *const[]){ program, "--config", conf, "--state", state, "--socket", socket, "--log", log, NULL }, l, e);
+    if (r == 0)
+        r = launch_wait(l, 1, limit_s, e);
+    if (r == 0)
+        fprintf(stderr, "started sluiced\n");
+    launch_free(l, 1);
+    free(program);
+    free(state);
+    free(socket);
+    free(log);
+    return r;
+}
+
+static int start_worker(struct farm *f, const char *conf, const char *program, const char *node, const char *class, struct launch *l, struct err *e)
+{
+    char *server = mem_printf("unix:%s/sluiced.sock", f->dir), *run = mem_printf("%s/run/%s", f->dir, node);
+    char *log = mem_printf("%s/log/%s.log", f->dir, node);
+    const char *argv[] = { program, "--config", conf, "--server", server, "--node", node, "--class", class, "--shm-dir", f->shm_dir,
+                           "--run-dir", run, "--log", log, NULL };
+    int r = file_mkdirs(run, 0755, e);
+
+    if (r == 0)
+        r = launch_start(f, node, argv, l, e);
+    free(server);
+    free(run);
+    free(log);
+    return r;
+}
+
+static int start_workers(struct farm *f, const struct conf *c, const char *conf, double limit_s, struct err *e)
+{
+    char *program = local_find("sluice-worker", e);
+    struct launch *l = NULL;
+    size_t n = 0;
+    int r = program != NULL ? 0 : -1;
+
+    for (unsigned i = 0; r == 0 && i < c->n_nodes; i++) {
+        for (size_t k = 0; r == 0 && k < hostlist_count(c->nodes[i].names); k++) {
+            const char *node = hostlist_name(c->nodes[i].names, k);
+
+            if (farm_running(f, node) != NULL)
+                continue;
+            l = mem_grow(l, n + 1, sizeof(*l));
+            r = start_worker(f, conf, program, node, c->nodes[i].class_name, &l[n], e);
+            n += r == 0;
+        }
+    }
+    if (n > 0 && launch_wait(l, n, limit_s, r == 0 ? e : NULL) < 0)
+        r = -1;
+    if (n > 0 && r == 0)
+        fprintf(stderr, "started %zu worker%s\n", n, n == 1 ? "" : "s");
+    launch_free(l, n);
+    free(program);
+    return r;
+}
+
+/* --- waiting -------------------------------------------------------------------------------- */
+
+/* A node that people took out is as usable as it will get. */
+static bool settled(const Sluice__Node *n)
+{
+    return n->usable || (n->has_state && (n->state == SLUICE__NODE_STATE__BAD || n->state == SLUICE__NODE_STATE__MOVING));
+}
+
+/* Which node is not there yet; NULL when all are. why gets its reasons. */
+static const char *missing(const struct conf *c, const Sluice__Nodes *nodes, struct str *why)
+{
+    for (unsigned i = 0; i < c->n_nodes; i++) {
+        for (size_t k = 0; k < hostlist_count(c->nodes[i].names); k++) {
+            const char *name = hostlist_name(c->nodes[i].names, k);
+            const Sluice__Node *n = NULL;
+
+            for (size_t j = 0; n == NULL && j < nodes->n_nodes; j++)
+                if (str_equal(nodes->nodes[j]->name, name))
+                    n = nodes->nodes[j];
+            if (n != NULL && settled(n))
+                continue;
+            str_clear(why);
+            for (size_t j = 0; n != NULL && j < n->n_why; j++)
+                str_addf(why, "%s%s", j > 0 ? ", " : "", n->why[j]);
+            if (n != NULL && n->trouble != NULL && n->trouble[0] != '\0')
+                str_addf(why, " (%s)", n->trouble);
+            return name;
+        }
+    }
+    return NULL;
+}
+
+static int wait_usable(struct context *ctx, const struct conf *c, double limit_s, struct err *e)
+{
+    int64_t end = clock_mono_ns() + (int64_t)(limit_s * 1e9);
+    struct str why = { 0 };
+    int r = 1;
+
+    while (r == 1) {
+        Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
+        Sluice__Nodes *nodes = call(ctx, &q.base, SLUICE__TYPE__NODES, limit_s, e);
+        const char *name = nodes != NULL ? missing(c, nodes, &why) : NULL;
+
+        if (nodes == NULL)
+            r = -1;
+        else if (name == NULL)
+            r = 0;
+        else if (clock_mono_ns() > end)
+            r = err_set(e, ERR_TIMEOUT, "node %s is not usable after %.0f s: %s", name, limit_s, why.len > 0 ? str_text(&why) : "it has not registered");
+        else
+            nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        call_free(nodes);
+    }
+    str_free(&why);
+    return r;
+}
+
+/* --- the commands --------------------------------------------------------------------------- */
+
+static int parse_options(const struct args *a, struct spec *s, double *limit_s, struct err *e)
+{
+    if (spec_parse(s, args_text(a, "nodes", NULL), e) < 0 || args_size(a, "shm", &s->shm, e) < 0 || args_seconds(a, "timeout", limit_s, e) < 0)
+        return -1;
+    for (size_t i = 0; i < a->n_given; i++)
+        if (strcmp(a->given[i].name, "nominal") == 0 && spec_nominal(s, a->given[i].value, e) < 0)
+            return -1;
+    return 0;
+}
+
+static int bring_up(struct context *ctx, struct farm *f, struct spec *s, double limit_s, struct err *e)
+{
+    char *path = farm_path(f, "sluice.conf"), *socket = farm_path(f, "sluiced.sock");
+    struct conf *c = prepare_conf(f, s, e);
+    int r = c != NULL ? make_folders(f, e) : -1;
+
+    free(ctx->address);
+    ctx->address = mem_printf("unix:%s", socket);
+    ctx->tcp = false;
+    if (r == 0)
+        r = start_sluiced(f, path, limit_s, e);
+    if (r == 0)
+        r = start_workers(f, c, path, limit_s, e);
+    if (r == 0)
+        r = wait_usable(ctx, c, limit_s, e);
+    if (r == 0)
+        printf("%s\n", socket);
+    conf_destroy(c);
+    free(path);
+    free(socket);
+    return r;
+}
+
+int cmd_up(struct context *ctx, const struct args *a, struct err *e)
+{
+    struct spec s = { 0 };
+    struct farm *f = NULL;
+    double limit_s = WAIT_S;
+    int r = -1;
+
+    if (parse_options(a, &s, &limit_s, e) == 0)
+        f = farm_open(args_text(a, "dir", DEFAULT_DIR), true, LOCK_S, e);
+    if (f != NULL)
+        r = bring_up(ctx, f, &s, limit_s, e);
+    farm_close(f);
+    spec_free(&s);
+    return r;
+}
+
+int cmd_down(struct context *ctx, const struct args *a, struct err *e)
+{
+    struct farm *f = farm_open(args_text(a, "dir", DEFAULT_DIR), false, LOCK_S, e);
+    unsigned ended;
+    int r;
+
+    (void)ctx;
+    if (f == NULL)
+        return -1;
+    r = farm_end(f, END_S, &ended, e);
+    if (r == 0)
+        fprintf(stderr, ended == 0 ? "nothing was running\n" : "ended %u processes\n", ended);
+    farm_close(f);
+    return r;
+}

@@ -1,0 +1,19 @@
+/* scan.h - files of time-frames as the commands look at them before they ask */
+#ifndef SLUICE_SCAN_H
+#define SLUICE_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct scan {
+    struct scan_tf { uint64_t offset, size; } *tfs;
+    size_t   n;
+    uint64_t largest;
+    char    *trouble;               /* why the file is to be skipped, with the offset; NULL = it is whole */
+};
+
+/* Walks the headers only. What came before the damage is kept in tfs. */
+void scan_file(const char *path, struct scan *s);
+void scan_free(struct scan *s);
+
+#endif
