@@ -156,7 +156,7 @@ static int check_room(struct buffer *b, const struct stat *st, struct err *e)
 
     if (room_measure(b->shm_dir, b->room_root, &room, e) < 0)
         return trouble(b, "ShmFailed");
-    if (room_check(&room, b->shm_dir, file_bytes(b), have < file_bytes(b) ? have : file_bytes(b), e) < 0) {
+    if (room_check(&room, b->shm_dir, b->wanted, have < b->wanted ? have : b->wanted, e) < 0) {
         err_prefix(e, "buffer %s", b->path);
         return trouble(b, "ShmShort");
     }

@@ -1,0 +1,42 @@
+/* deliver.h - results become files: written under the attempt's own name, published under the final one once sluiced accepted them
+ *
+ *   OUTPUT/STEM.STAGE          OUTPUT/STEM.STAGE.json        final names
+ *   OUTPUT/STEM.STAGE.aE-K     OUTPUT/STEM.STAGE.json.aE-K   of try K in epoch E
+ */
+#ifndef SLUICE_DELIVER_H
+#define SLUICE_DELIVER_H
+
+#include "held.h"
+#include "userio.h"
+
+struct deliver;
+
+struct deliver *deliver_create(struct worker *w);
+void deliver_destroy(struct deliver *d);         /* after its pool ended */
+/* Whether one more result may come: the number that waits for its disk is bounded, so that a full disk stops the devices, not the memory. */
+bool deliver_has_room(const struct deliver *d);
+/* Takes over the result: the descriptors (set to -1). -1: they are not as announced, or not sealed; nothing was taken. */
+int  deliver_take(struct held *h, const Sluice__RecoDone *m, int *fds, unsigned n_fds, const char *device, const char *software, struct err *e);
+void deliver_cancel(struct held *h);             /* ends the attempt to deliver: Failed(Cancelled) follows */
+/* A verdict on a TF whose answer was reported: publish, or remove its files and forget it. */
+void deliver_accept(struct held *h);
+void deliver_discard(struct held *h);
+/* A verdict on a TF that we do not know (from before a restart): publish by its names alone, or remove. */
+void deliver_stray(struct deliver *d, const Sluice__Verdict *m);
+void deliver_tick(struct deliver *d);
+/* What keeps results from being delivered: OutputFull, OutputFailing, OutputStalled, or "" and no text. */
+const char *deliver_trouble(const struct deliver *d, const char **text);
+void delivery_free(struct delivery *d);
+
+/* ---- the thread's part, alone for tests ---- */
+struct output { char *stage; int fd; uint64_t size, count; char *digest; char *json; };
+enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVER_NEVER };
+/* Writes all outputs and their .json, fsyncs files and folder. Whatever does not end well leaves none of them. */
+enum deliver_end deliver_write(const char *output, const char *stem, struct fence fence, const struct output *out, unsigned n, struct err *e);
+/* Links what an attempt wrote to the final names, never over another file: one that is there with the same bytes counts as published, another is an
+ * error. Then the attempt's names go. Files that are gone already count as published when the final name is there. */
+int  deliver_publish(const char *output, const char *stem, struct fence fence, struct err *e);
+int  deliver_remove(const char *output, const char *stem, struct fence fence, struct err *e);
+bool deliver_stem_ok(const char *stem);          /* relative, no "..", no empty part */
+
+#endif

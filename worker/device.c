@@ -1,0 +1,743 @@
+/* device.c - the node's devices, a reconstruction process each
+ *
+ * From: intake.c (built TFs), watch.c (ends of processes), the processes.  To: deliver.c (results), crash.c (what killed a process), held.c (failures).
+ * A process may crash, hang, lie or ignore signals: that ends the attempt on which it was, its process, and nothing else. A TF is given to a device
+ * only when the device is idle, so the oldest TF goes to whichever is free first.
+ */
+#include "config.h"
+#include "device.h"
+
+#include "chan.h"
+#include "clock.h"
+#include "crash.h"
+#include "deliver.h"
+#include "file.h"
+#include "frame.h"
+#include "log.h"
+#include "mem.h"
+#include "watch.h"
+#include "worker.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RECIPES = 8 };                            /* that a process keeps at a time; the one used longest ago is replaced */
+
+#define BOOT_S   60.0                            /* from its start to RecoReady; a GPU takes its time */
+#define SETUP_S  60.0                            /* from RecoWorkflow to its answer */
+#define CANCEL_S 1.0                             /* from Cancel to an answer */
+#define GRACE_S  0.5                             /* from TERM to KILL */
+#define TRIES    3                               /* ends before RecoReady in a row that make a device broken; it is tried on */
+
+struct device {
+    struct devices *all;
+    char     serial[96], class[64], software[64];
+    bool     emulated;
+    double   nominal;                            /* s, 0: none */
+    uint64_t memory;
+    enum device_state state;
+    struct child *child;
+    struct chan  *chan;
+    struct { char *recipe; int64_t used; bool ready; } recipe[RECIPES];
+    unsigned asked;                              /* place of the recipe that was asked for last */
+    struct held *held;
+    char     stage[32];                          /* that it said last */
+    int64_t  since;                              /* worker_now of the last sign of life in this state */
+    int64_t  cancel_at;                          /* 0: not asked to give up */
+    int64_t  begun;                              /* monotonic, of the run */
+    char     doom_word[24], doom[256];           /* why we end it: the word for its TF */
+    char     why[256];                           /* why it does not work, for reports */
+    struct ev_timer again;
+    unsigned boot_failures, crashes;             /* in a row */
+    uint64_t restarts;
+    double   seconds_per_tf;
+    int      nice;
+};
+
+struct devices {
+    struct worker *worker;
+    struct device *device; unsigned n;
+    TAILQ_HEAD(, held) queue;
+    bool started, stopping, said_room;
+    uint64_t turn;
+};
+
+/* ---- states ------------------------------------------------------------------------------------- */
+
+static const struct { enum device_event event; enum device_state from, to; } step[] = {
+    { DEVICE_SPAWN,   DEVICE_DOWN,   DEVICE_BOOT },
+    { DEVICE_READY,   DEVICE_BOOT,   DEVICE_IDLE },
+    { DEVICE_ASK,     DEVICE_IDLE,   DEVICE_SETUP },
+    { DEVICE_GO,      DEVICE_IDLE,   DEVICE_RUN },
+    { DEVICE_GO,      DEVICE_SETUP,  DEVICE_RUN },
+    { DEVICE_RESULT,  DEVICE_RUN,    DEVICE_IDLE },
+    { DEVICE_RESULT,  DEVICE_SETUP,  DEVICE_IDLE },
+    { DEVICE_KILL,    DEVICE_BOOT,   DEVICE_ENDING },
+    { DEVICE_KILL,    DEVICE_IDLE,   DEVICE_ENDING },
+    { DEVICE_KILL,    DEVICE_SETUP,  DEVICE_ENDING },
+    { DEVICE_KILL,    DEVICE_RUN,    DEVICE_ENDING },
+    { DEVICE_HELD_ON, DEVICE_ENDING, DEVICE_STUCK },
+    { DEVICE_GONE,    DEVICE_BOOT,   DEVICE_DOWN },
+    { DEVICE_GONE,    DEVICE_IDLE,   DEVICE_DOWN },
+    { DEVICE_GONE,    DEVICE_SETUP,  DEVICE_DOWN },
+    { DEVICE_GONE,    DEVICE_RUN,    DEVICE_DOWN },
+    { DEVICE_GONE,    DEVICE_ENDING, DEVICE_DOWN },
+    { DEVICE_GONE,    DEVICE_STUCK,  DEVICE_DOWN },
+};
+
+int device_next(enum device_state from, enum device_event event, enum device_state *to)
+{
+    for (size_t i = 0; i < ARRAY_LEN(step); i++) {
+        if (step[i].event == event && step[i].from == from) {
+            *to = step[i].to;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* An event that does not fit is a mistake of ours. */
+static void post(struct device *d, enum device_event event)
+{
+    if (device_next(d->state, event, &d->state) < 0) {
+        log_err("device %s: event %d does not fit state %d", d->serial, event, d->state);
+        abort();
+    }
+    d->since = worker_now(d->all->worker);
+    worker_changed(d->all->worker);
+}
+
+static bool broken(const struct device *d)
+{
+    return d->state == DEVICE_STUCK || (d->boot_failures >= TRIES && (d->state == DEVICE_DOWN || d->state == DEVICE_BOOT ||
+                                                                     d->state == DEVICE_ENDING));
+}
+
+/* ---- the end of an attempt, the end of a process --------------------------------------------------- */
+
+/* The TF that is on the device, taken off it. */
+static struct held *take_off(struct device *d)
+{
+    struct held *h = d->held;
+
+    d->held = NULL;
+    d->cancel_at = 0;
+    if (h != NULL)
+        h->device = NULL;
+    return h;
+}
+
+/* Ends the process; the TF on it fails with this word once it is gone. */
+static void doom(struct device *d, const char *word, const char *text)
+{
+    if (d->state == DEVICE_ENDING || d->state == DEVICE_STUCK || d->state == DEVICE_DOWN)
+        return;
+    snprintf(d->doom_word, sizeof d->doom_word, "%s", word);
+    snprintf(d->doom, sizeof d->doom, "%s", text);
+    log_warning("device %s: pid %d is ended: %s", d->serial, child_pid(d->child), text);
+    post(d, DEVICE_KILL);
+    child_end(d->child, GRACE_S);
+}
+
+static void fail_held(struct device *d, const char *how)
+{
+    struct held *h = take_off(d);
+    char text[512];
+
+    if (h == NULL)
+        return;
+    if (d->doom_word[0] != '\0')
+        snprintf(text, sizeof text, "%s", d->doom);
+    else
+        snprintf(text, sizeof text, "the reconstruction process ended: %s", how);
+    const char *word = d->doom_word[0] ? d->doom_word : "Crashed";
+    if (strcmp(word, "Cancelled") == 0 || d->all->stopping) {
+        held_fail(h, word, d->stage, d->serial, NULL, "%s", text);
+        return;
+    }
+    const struct crash c = { .word = word, .text = text, .stage = d->stage, .device = d->serial, .how = how,
+                             .tail = child_tail(d->child), .software = d->software };
+    crash_keep(h, &c);
+}
+
+static void forget_recipes(struct device *d)
+{
+    for (unsigned i = 0; i < RECIPES; i++) {
+        free(d->recipe[i].recipe);
+        d->recipe[i].recipe = NULL;
+    }
+}
+
+static double back_off(const struct device *d)
+{
+    unsigned n = d->boot_failures > d->crashes ? d->boot_failures : d->crashes;
+    double s = n > 1 ? 0.1 * pow(2, n < 10 ? n - 1 : 9) : 0.02;
+    return s > 30 ? 30 : s;
+}
+
+static void ended(void *arg, int status, const char *how)
+{
+    struct device *d = arg;
+
+    (void)status;
+    if (!d->all->stopping && d->doom_word[0] == '\0')
+        log_warning("device %s: its process ended: %s", d->serial, how);
+    if (d->state == DEVICE_BOOT || (d->state == DEVICE_ENDING && d->software[0] == '\0')) {
+        d->boot_failures++;
+        snprintf(d->why, sizeof d->why, "its process ended before it was ready: %.120s", d->doom[0] ? d->doom : how);
+    }
+    if (d->held != NULL && strcmp(d->doom_word, "Cancelled") != 0)
+        d->crashes++;
+    fail_held(d, how);
+    chan_destroy(d->chan);
+    d->chan = NULL;
+    d->child = NULL;
+    d->doom[0] = d->doom_word[0] = d->stage[0] = d->software[0] = '\0';
+    forget_recipes(d);
+    post(d, DEVICE_GONE);
+    if (!d->all->stopping) {
+        d->restarts++;
+        d->all->worker->restarts++;
+        d->again.repeat = back_off(d);
+        ev_timer_again(d->all->worker->loop, &d->again);
+    }
+}
+
+static void stuck(void *arg, const char *what)
+{
+    struct device *d = arg;
+
+    post(d, DEVICE_HELD_ON);
+    snprintf(d->why, sizeof d->why, "%s", what);
+    fail_held(d, what);
+}
+
+/* ---- what the process says -------------------------------------------------------------------------- */
+
+static void go(struct device *d);
+
+static bool is_ours(const struct device *d, const Sluice__Tf *tf, const Sluice__Fence *f)
+{
+    struct tf_name name;
+    struct fence fence;
+
+    return d->held != NULL && tf_name_from(tf, &name) == 0 && fence_from(f, &fence) == 0 &&
+           memcmp(&name, &d->held->key.name, sizeof name) == 0 && fence_cmp(fence, d->held->key.fence) == 0;
+}
+
+static void ready(struct device *d, const Sluice__RecoReady *m)
+{
+    if (d->state != DEVICE_BOOT) {
+        doom(d, "Crashed", "its process said twice that it is ready");
+        return;
+    }
+    snprintf(d->software, sizeof d->software, "%s", m->software && m->software[0] ? m->software : "unknown");
+    if (m->device != NULL && m->device->has_memory)
+        d->memory = m->device->memory;
+    d->boot_failures = 0;
+    d->why[0] = '\0';
+    post(d, DEVICE_READY);
+    log_info("device %s: ready, pid %d, %s", d->serial, child_pid(d->child), d->software);
+    devices_pump(d->all);
+}
+
+static void workflow_answer(struct device *d, uint32_t id, const Sluice__Error *refused)
+{
+    if (d->state != DEVICE_SETUP || id != d->asked + 1) {
+        doom(d, "Crashed", "its process answered what was not asked");
+        return;
+    }
+    if (refused == NULL) {
+        d->recipe[d->asked].ready = true;
+        go(d);
+        return;
+    }
+    free(d->recipe[d->asked].recipe);
+    d->recipe[d->asked].recipe = NULL;
+    struct held *h = take_off(d);
+    post(d, DEVICE_RESULT);
+    held_fail(h, refused->word && refused->word[0] ? refused->word : "BackendUnavailable", NULL, d->serial, NULL, "%s",
+              refused->text ? refused->text : "the workflow was refused");
+    devices_pump(d->all);
+}
+
+static void measure(struct device *d, double seconds)
+{
+    d->seconds_per_tf = d->seconds_per_tf > 0 && !(d->emulated && d->seconds_per_tf == d->nominal)
+                            ? 0.8 * d->seconds_per_tf + 0.2 * seconds : seconds;
+}
+
+static void done(struct device *d, const Sluice__RecoDone *m, int *fds, unsigned n_fds)
+{
+    struct err e;
+
+    if (d->state != DEVICE_RUN || !is_ours(d, m->tf, m->fence)) {
+        doom(d, "Crashed", "its process answered for a TF that it does not have");
+        return;
+    }
+    struct held *h = d->held;
+    h->processed = clock_mono_ns();
+    if (deliver_take(h, m, fds, n_fds, d->serial, d->software, &e) < 0) {
+        doom(d, "Crashed", e.text);
+        return;
+    }
+    take_off(d);
+    d->crashes = 0;
+    measure(d, (double)(h->processed - d->begun) / 1e9);
+    post(d, DEVICE_RESULT);
+    devices_pump(d->all);
+}
+
+static void failed(struct device *d, const Sluice__RecoFailed *m)
+{
+    if (d->state != DEVICE_RUN || !is_ours(d, m->tf, m->fence)) {
+        doom(d, "Crashed", "its process answered for a TF that it does not have");
+        return;
+    }
+    bool cancelled = d->cancel_at != 0;
+    struct held *h = take_off(d);
+    post(d, DEVICE_RESULT);
+    held_fail(h, cancelled ? "Cancelled" : m->word && m->word[0] ? m->word : "BadInput", m->stage, d->serial, NULL, "%s",
+              m->text ? m->text : "no reason given");
+    devices_pump(d->all);
+}
+
+static void message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
+{
+    struct device *d = arg;
+
+    (void)c;
+    switch (type) {
+    case SLUICE__TYPE__RECO_READY:
+        ready(d, (const Sluice__RecoReady *)m);
+        break;
+    case SLUICE__TYPE__OK:
+        workflow_answer(d, id, NULL);
+        break;
+    case SLUICE__TYPE__ERROR:
+        workflow_answer(d, id, (const Sluice__Error *)m);
+        break;
+    case SLUICE__TYPE__RECO_STAGE: {
+        const Sluice__RecoStage *s = (const Sluice__RecoStage *)m;
+        snprintf(d->stage, sizeof d->stage, "%s", s->stage ? s->stage : "");
+        d->since = worker_now(d->all->worker);
+        break;
+    }
+    case SLUICE__TYPE__RECO_DONE:
+        done(d, (const Sluice__RecoDone *)m, fds, n_fds);
+        break;
+    case SLUICE__TYPE__RECO_FAILED:
+        failed(d, (const Sluice__RecoFailed *)m);
+        break;
+    default:
+        doom(d, "Crashed", "its process sent what does not belong there");
+    }
+}
+
+static void closed(void *arg, struct chan *c, const struct err *why)
+{
+    struct device *d = arg;
+    char text[200];
+
+    chan_destroy(c);
+    d->chan = NULL;
+    if (why->code == ERR_NONE)                   /* usually it is dead already, and SIGCHLD will say of what */
+        snprintf(text, sizeof text, "its process closed the connection");
+    else
+        snprintf(text, sizeof text, "its process: %.150s", why->text);
+    if (d->state == DEVICE_ENDING || d->state == DEVICE_STUCK || d->state == DEVICE_DOWN)
+        return;
+    if (why->code != ERR_NONE) {
+        doom(d, "Crashed", text);
+        return;
+    }
+    post(d, DEVICE_KILL);
+    child_end(d->child, GRACE_S);
+}
+
+/* ---- starting a process ------------------------------------------------------------------------------- */
+
+static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Device *dev)
+{
+    const struct worker *w = d->all->worker;
+
+    sluice__reco_open__init(m);
+    sluice__device__init(dev);
+    dev->serial = (char *)d->serial;
+    dev->class_ = (char *)d->class;
+    dev->has_emulated = 1;
+    dev->emulated = d->emulated;
+    dev->has_nominal = d->nominal > 0;
+    dev->nominal = d->nominal;
+    m->has_major = m->has_buffer_size = m->has_generation = m->has_nice = 1;
+    m->major = PROTO_MAJOR;
+    m->buffer_size = buffer_size(w->buffer);
+    m->generation = buffer_generation(w->buffer);
+    m->device = dev;
+    m->node = (char *)w->node;
+    m->nice = w->nice_wanted;
+}
+
+/* Socket pair, buffer, process; what fails leaves nothing. */
+static int boot(struct device *d, struct err *e)
+{
+    static const struct chan_events events = { .message = message, .closed = closed };
+    const struct chan_limits limits = { .beat_s = -1, .dead_s = -1 };     /* it computes: it cannot answer in the meantime */
+    struct worker *w = d->all->worker;
+    const char *argv[] = { w->reco, "attach", "--fd", "3", NULL };
+    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = w->nice_wanted, .ended = ended, .stuck = stuck, .arg = d };
+    Sluice__RecoOpen m;
+    Sluice__Device dev;
+    int pair[2], fd = buffer_reader(w->buffer, e);
+
+    if (fd < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+        close(fd);
+        return err_errno(e, ERR_FAILED, "device %s: no socket for its process", d->serial);
+    }
+    conf.socket = pair[1];
+    d->child = child_start(w->watch, &conf, e);
+    close(pair[1]);
+    if (d->child == NULL) {
+        close(pair[0]);
+        close(fd);
+        return -1;
+    }
+    file_set_cloexec_nonblock(pair[0]);
+    d->chan = chan_create(w->loop, pair[0], &limits, &events, d);
+    chan_known(d->chan);
+    chan_allow(d->chan, 1u << SLUICE__ROLE__RECO);
+    fill_open(d, &m, &dev);
+    chan_send_fds(d->chan, 0, &m.base, &fd, 1);
+    close(fd);
+    return 0;
+}
+
+static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
+{
+    struct device *d = t->data;
+    struct err e;
+
+    (void)revents;
+    ev_timer_stop(loop, t);
+    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer))
+        return;
+    if (boot(d, &e) == 0) {
+        post(d, DEVICE_SPAWN);
+        return;
+    }
+    d->boot_failures++;
+    snprintf(d->why, sizeof d->why, "%.250s", e.text);
+    if (d->boot_failures == 1)
+        log_warning("%s; tried again", e.text);
+    d->again.repeat = back_off(d);
+    ev_timer_again(loop, &d->again);
+    worker_changed(d->all->worker);
+}
+
+/* ---- giving work ---------------------------------------------------------------------------------------- */
+
+/* The place of the TF's recipe in the process; -1: it does not know it. */
+static int known(const struct device *d, const struct work *work)
+{
+    for (int i = 0; i < RECIPES; i++) {
+        if (d->recipe[i].recipe != NULL && strcmp(d->recipe[i].recipe, work->recipe) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* Tells it the recipe, in the place of the one that was used longest ago. */
+static void ask(struct device *d, const struct work *work)
+{
+    Sluice__RecoWorkflow m = SLUICE__RECO_WORKFLOW__INIT;
+    unsigned at = 0;
+
+    for (unsigned i = 1; i < RECIPES; i++) {
+        if (d->recipe[at].recipe != NULL && (d->recipe[i].recipe == NULL || d->recipe[i].used < d->recipe[at].used))
+            at = i;
+    }
+    free(d->recipe[at].recipe);
+    d->recipe[at].recipe = mem_strdup(work->recipe);
+    d->recipe[at].ready = false;
+    d->asked = at;
+    m.has_id = 1;
+    m.id = at;
+    m.workflow = work->workflow;
+    m.backends = work->backends;
+    m.options = work->options;
+    post(d, DEVICE_ASK);
+    chan_send(d->chan, at + 1, &m.base);
+}
+
+static void go(struct device *d)
+{
+    struct held *h = d->held;
+    struct worker *w = d->all->worker;
+    Sluice__RecoRun m = SLUICE__RECO_RUN__INIT;
+    Sluice__Extent *extent = mem_array(h->n_segments, sizeof *extent), **list = mem_array(h->n_segments, sizeof *list);
+    struct tf_id id;
+    int at = known(d, h->work);
+
+    for (unsigned i = 0; i < h->n_segments; i++) {
+        sluice__extent__init(&extent[i]);
+        extent[i].has_offset = extent[i].has_size = 1;
+        extent[i].offset = h->segment[i].offset;
+        extent[i].size = h->segment[i].size;
+        list[i] = &extent[i];
+    }
+    tf_id_fill(&id, h->key.name, h->key.fence);
+    m.has_workflow_id = 1;
+    m.workflow_id = (uint64_t)at;
+    m.tf = &id.tf;
+    m.fence = &id.fence;
+    m.n_segments = h->n_segments;
+    m.segments = list;
+    m.has_generation = 1;
+    m.generation = buffer_generation(w->buffer);
+    d->recipe[at].used = (int64_t)++d->all->turn;
+    d->stage[0] = '\0';
+    d->begun = clock_mono_ns();
+    h->started = d->begun;
+    post(d, DEVICE_GO);
+    chan_send(d->chan, 0, &m.base);
+    free(extent);
+    free(list);
+}
+
+static void give(struct device *d, struct held *h)
+{
+    TAILQ_REMOVE(&d->all->queue, h, queue);
+    held_phase(h, SLUICE__PHASE__PROCESSING);
+    h->device = d;
+    d->held = h;
+    if (known(d, h->work) < 0)
+        ask(d, h->work);
+    else
+        go(d);
+}
+
+void devices_pump(struct devices *all)
+{
+    for (unsigned i = 0; i < all->n && !all->stopping; i++) {
+        struct held *h = TAILQ_FIRST(&all->queue);
+        if (h == NULL || !deliver_has_room(all->worker->deliver))
+            return;
+        if (all->device[i].state == DEVICE_IDLE && all->device[i].chan != NULL)
+            give(&all->device[i], h);
+    }
+}
+
+void devices_add(struct devices *all, struct held *h)
+{
+    held_phase(h, SLUICE__PHASE__QUEUED);
+    TAILQ_INSERT_TAIL(&all->queue, h, queue);
+    devices_pump(all);
+}
+
+void devices_cancel(struct devices *all, struct held *h)
+{
+    struct device *d = h->device;
+    Sluice__Cancel m = SLUICE__CANCEL__INIT;
+    struct tf_id id;
+
+    if (h->phase == SLUICE__PHASE__QUEUED) {
+        TAILQ_REMOVE(&all->queue, h, queue);
+        return;
+    }
+    if (d == NULL || d->cancel_at != 0 || d->chan == NULL)
+        return;
+    tf_id_fill(&id, h->key.name, h->key.fence);
+    m.tf = &id.tf;
+    m.fence = &id.fence;
+    m.reason = h->cancelled;
+    d->cancel_at = worker_now(all->worker);
+    chan_send(d->chan, 0, &m.base);
+}
+
+/* ---- deadlines -------------------------------------------------------------------------------------------- */
+
+static void judge(struct device *d, int64_t now)
+{
+    double s = (double)(now - d->since) / 1e9;
+    char text[200];
+
+    if (d->state == DEVICE_BOOT && s > BOOT_S) {
+        snprintf(text, sizeof text, "not ready within %.0f s", BOOT_S);
+        doom(d, "Crashed", text);
+    } else if (d->state == DEVICE_SETUP && s > SETUP_S) {
+        snprintf(text, sizeof text, "workflow %.60s was not set up within %.0f s", d->held->work->workflow, SETUP_S);
+        doom(d, "TimedOut", text);
+    } else if (d->state == DEVICE_RUN && s > d->held->work->process_timeout) {
+        snprintf(text, sizeof text, "no sign of life for %.1f s%s%s", s, d->stage[0] ? " in stage " : "", d->stage);
+        doom(d, "TimedOut", text);
+    } else if (d->cancel_at != 0 && (double)(now - d->cancel_at) / 1e9 > CANCEL_S && (d->state == DEVICE_RUN || d->state == DEVICE_SETUP)) {
+        doom(d, "Cancelled", "cancelled, and its process did not give up by itself");
+    }
+}
+
+/* Nobody will work on them here. */
+static void fail_queue(struct devices *all)
+{
+    struct held *h;
+    const char *why = all->n > 0 ? all->device[0].why : "there is none";
+
+    while ((h = TAILQ_FIRST(&all->queue)) != NULL) {
+        TAILQ_REMOVE(&all->queue, h, queue);
+        held_fail(h, "BackendUnavailable", NULL, NULL, NULL, "no device of this node works: %s", why);
+    }
+}
+
+void devices_tick(struct devices *all)
+{
+    int64_t now = worker_now(all->worker);
+
+    for (unsigned i = 0; i < all->n; i++)
+        judge(&all->device[i], now);
+    if (!all->stopping && all->started && devices_usable(all) == 0)
+        fail_queue(all);
+    devices_pump(all);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------- */
+
+struct devices *devices_create(struct worker *w)
+{
+    struct devices *all = mem_zalloc(sizeof *all);
+
+    all->worker = w;
+    all->n = w->class->devices;
+    all->device = mem_array(all->n, sizeof *all->device);
+    TAILQ_INIT(&all->queue);
+    for (unsigned i = 0; i < all->n; i++) {
+        struct device *d = &all->device[i];
+        d->all = all;
+        d->emulated = w->class->nominal_ms > 0;
+        d->nominal = w->class->nominal_ms / 1000;
+        d->seconds_per_tf = d->nominal;
+        snprintf(d->serial, sizeof d->serial, "%s-%s-%u", d->emulated ? "emu" : "cpu", w->node, i);
+        snprintf(d->class, sizeof d->class, "%s", w->class->name);
+        ev_init(&d->again, start);
+        d->again.data = d;
+    }
+    return all;
+}
+
+void devices_start(struct devices *all)
+{
+    all->started = true;
+    for (unsigned i = 0; i < all->n; i++)
+        start(all->worker->loop, &all->device[i].again, 0);
+}
+
+void devices_stop(struct devices *all)
+{
+    all->stopping = true;
+    for (unsigned i = 0; i < all->n; i++) {
+        struct device *d = &all->device[i];
+        ev_timer_stop(all->worker->loop, &d->again);
+        if (d->child != NULL && d->state != DEVICE_ENDING && d->state != DEVICE_STUCK) {
+            snprintf(d->doom_word, sizeof d->doom_word, "Cancelled");
+            snprintf(d->doom, sizeof d->doom, "the worker stops");
+            post(d, DEVICE_KILL);
+            child_end(d->child, GRACE_S);
+        }
+    }
+}
+
+bool devices_stopped(const struct devices *all)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        if (all->device[i].child != NULL)
+            return false;
+    }
+    return true;
+}
+
+void devices_destroy(struct devices *all)
+{
+    if (all == NULL)
+        return;
+    for (unsigned i = 0; i < all->n; i++) {
+        ev_timer_stop(all->worker->loop, &all->device[i].again);
+        chan_destroy(all->device[i].chan);
+        forget_recipes(&all->device[i]);
+    }
+    free(all->device);
+    free(all);
+}
+
+void devices_nice(struct devices *all, int nice)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        if (all->device[i].child != NULL)
+            child_set_nice(all->device[i].child, nice);
+    }
+    worker_changed(all->worker);
+}
+
+unsigned devices_count(const struct devices *all)
+{
+    return all->n;
+}
+
+unsigned devices_usable(const struct devices *all)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < all->n; i++)
+        n += !broken(&all->device[i]);
+    return n;
+}
+
+const char *device_serial(const struct device *d)
+{
+    return d->serial;
+}
+
+static Sluice__DeviceState shown(const struct device *d)
+{
+    if (broken(d))
+        return SLUICE__DEVICE_STATE__DEVICE_BROKEN;
+    switch (d->state) {
+    case DEVICE_IDLE:
+        return SLUICE__DEVICE_STATE__DEVICE_FREE;
+    case DEVICE_SETUP:
+    case DEVICE_RUN:
+        return SLUICE__DEVICE_STATE__DEVICE_BUSY;
+    default:
+        return SLUICE__DEVICE_STATE__DEVICE_STARTING;
+    }
+}
+
+void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        const struct device *d = &all->device[i];
+        Sluice__Device *m = &out[i];
+
+        sluice__device__init(m);
+        m->serial = (char *)d->serial;
+        m->class_ = (char *)d->class;
+        m->has_emulated = m->has_state = m->has_restarts = 1;
+        m->emulated = d->emulated;
+        m->state = shown(d);
+        m->restarts = d->restarts;
+        m->has_memory = d->memory > 0;
+        m->memory = d->memory;
+        m->has_nominal = d->nominal > 0;
+        m->nominal = d->nominal;
+        m->has_seconds_per_tf = d->seconds_per_tf > 0;
+        m->seconds_per_tf = d->seconds_per_tf;
+        m->why = d->why[0] && m->state == SLUICE__DEVICE_STATE__DEVICE_BROKEN ? (char *)d->why : NULL;
+        m->has_pid = d->child != NULL;
+        m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
+        nice[i] = d->child ? child_nice(d->child) : 0;
+    }
+}

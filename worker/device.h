@@ -1,0 +1,37 @@
+/* device.h - the node's devices, a reconstruction process each, and the built TFs that wait for one
+ *
+ * doc/reco-contract.md says what goes over the socket between here and a process.
+ */
+#ifndef SLUICE_DEVICE_H
+#define SLUICE_DEVICE_H
+
+#include "held.h"
+
+struct devices;
+
+/* Their states, and what moves them; the table is in device.c. */
+enum device_state { DEVICE_DOWN, DEVICE_BOOT, DEVICE_IDLE, DEVICE_SETUP, DEVICE_RUN, DEVICE_ENDING, DEVICE_STUCK, DEVICE_N_STATES };
+enum device_event { DEVICE_SPAWN, DEVICE_READY, DEVICE_ASK, DEVICE_GO, DEVICE_RESULT, DEVICE_KILL, DEVICE_HELD_ON, DEVICE_GONE, DEVICE_N_EVENTS };
+/* -1: the event does not fit the state. */
+int device_next(enum device_state from, enum device_event event, enum device_state *to);
+
+struct devices *devices_create(struct worker *w);
+void devices_destroy(struct devices *d);
+void devices_start(struct devices *d);           /* the buffer is there: processes may start */
+void devices_stop(struct devices *d);            /* TERM to all, nothing starts again */
+bool devices_stopped(const struct devices *d);   /* no process is left */
+
+void devices_add(struct devices *d, struct held *h);         /* a built TF: queued, the oldest goes first */
+/* Takes a queued TF out; asks the process of one that is being worked on to give up (it answers, or is ended). */
+void devices_cancel(struct devices *d, struct held *h);
+void devices_pump(struct devices *d);            /* something that held them back may be gone */
+void devices_tick(struct devices *d);            /* deadlines; every 100 ms */
+void devices_nice(struct devices *d, int nice);
+
+unsigned devices_count(const struct devices *d);
+unsigned devices_usable(const struct devices *d);            /* work, or come back by themselves soon */
+const char *device_serial(const struct device *d);
+/* For Register and Report. Texts belong to the device; fill with the address of n messages. */
+void devices_fill(const struct devices *d, Sluice__Device *out, int32_t *nice);
+
+#endif

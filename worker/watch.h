@@ -1,0 +1,46 @@
+/* watch.h - child processes: started, ended for certain, and none of an earlier worker left
+ *
+ * A child leads a session of its own, dies when the worker dies, and bears a mark in its environment that its own children inherit: by it
+ * whatever it left behind is found, also by the next worker of this node. This process is their subreaper.
+ */
+#ifndef SLUICE_WATCH_H
+#define SLUICE_WATCH_H
+
+#include <ev.h>
+#include <sys/types.h>
+#include "err.h"
+
+struct watch;
+struct child;
+
+struct child_conf {
+    const char *const *argv;                     /* argv[0]: path of the program; NULL at the end */
+    int    socket;                               /* becomes its descriptor 3; ours to close afterwards */
+    const char *name;                            /* of its device, for the log */
+    int    nice;
+    /* It is gone, and so is everything it started. The child is freed after this. */
+    void (*ended)(void *arg, int status, const char *how);        /* how: "exit 3", "signal 11 (Segmentation fault)" */
+    /* It outlived KILL by 5 s: "unkillable, pid 7 since ..., waiting in ...". It may end yet. */
+    void (*stuck)(void *arg, const char *what);
+    void  *arg;
+};
+
+/* run_dir: where the list of children is kept. mark: what tells this farm's node from all others, as in FARM-NODE. write: called with the text of that list
+ * to be put into RUN_DIR/processes, off the loop. */
+struct watch *watch_create(struct ev_loop *loop, const char *mark, void (*write)(void *arg, const char *list), void *arg, struct err *e);
+void watch_destroy(struct watch *w);             /* kills what is left */
+/* Ends what an earlier worker of this node started: those in the list file, and those that bear the mark. Waits at most limit_s. -1: one lives yet. */
+int  watch_end_old(const char *mark, const char *list_file, double limit_s, unsigned *ended, struct err *e);
+
+struct child *child_start(struct watch *w, const struct child_conf *conf, struct err *e);
+pid_t child_pid(const struct child *c);
+/* TERM to its session, KILL after grace_s. */
+void  child_end(struct child *c, double grace_s);
+/* The last lines it wrote; valid until the next turn of the loop. */
+const char *child_tail(struct child *c);
+/* nice of all its threads; what its main thread has now. */
+int   child_set_nice(struct child *c, int nice);
+int   child_nice(const struct child *c);
+unsigned watch_count(const struct watch *w);
+
+#endif

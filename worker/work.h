@@ -1,0 +1,38 @@
+/* work.h - a run or a job as RunOpen told of it: what its TFs are done with */
+#ifndef SLUICE_WORK_H
+#define SLUICE_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+#include "err.h"
+#include "runkey.h"
+#include "sluice.pb-c.h"
+
+struct work {
+    UT_hash_handle hh;
+    struct { uint64_t run, job; } key;           /* one of them is 0 */
+    char    *name, *workflow, *backends, *options;
+    char    *recipe;                             /* workflow, backends and options in one string: equal recipes are done alike */
+    char    *output;                             /* "": nothing is delivered */
+    bool     has_key;
+    uint8_t  secret[RUNKEY_SIZE];
+    double   pull_timeout, process_timeout, deliver_timeout;      /* s */
+    bool     has_owner;
+    uid_t    uid; gid_t gid;
+    unsigned users;                              /* TFs and connections that point here */
+    bool     closed;
+};
+
+struct works { struct work *table; };
+
+/* Makes it, or brings it up to date; sets nothing that a message leaves out but the defaults of `limits`. -1: the message is not sound. */
+struct conf_limits;
+struct work *works_open(struct works *s, const Sluice__RunOpen *m, const struct conf_limits *limits, struct err *e);
+struct work *works_find(struct works *s, uint64_t run, uint64_t job);
+void works_close(struct works *s, struct work *w);          /* gone as soon as nobody uses it */
+void works_free(struct works *s);
+struct work *work_use(struct work *w);
+void work_unuse(struct works *s, struct work *w);           /* NULL is fine */
+
+#endif
