@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { KEEP_S = 10 };
@@ -169,32 +170,48 @@ static void keep_late(struct ev_loop *loop, struct ev_timer *timer, int revents)
     answer(k, NULL);
 }
 
-static json_t *text_or_null(const char *text)
+static void set_text(json_t *j, const char *key, const char *s)
 {
-    json_t *j = text != NULL ? json_string(text) : NULL;     /* NULL for what is no UTF-8, too */
-    return j ? j : json_null();
+    json_t *v = s != NULL ? json_string(s) : NULL;           /* NULL for what is no UTF-8, too */
+    json_object_set_new(j, key, v ? v : json_null());
+}
+
+static void set_number(json_t *j, const char *key, uint64_t v)
+{
+    json_object_set_new(j, key, json_integer((json_int_t)v));
 }
 
 static char *describe(const struct held *h, const struct crash *c, const char *folder)
 {
-    const struct work *work = h->work;
     char when[CLOCK_TEXT];
-    json_t *sizes = json_array();
+    json_t *j = json_object(), *schema = json_object(), *sizes = json_array();
 
     for (unsigned i = 0; i < h->n_segments; i++)
         json_array_append_new(sizes, json_integer((json_int_t)h->segment[i].size));
-    json_t *j = json_pack(
-        "{s:{s:s,s:i}, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:I}",
-        "schema", "name", "crash", "version", 1,
-        "time", clock_rfc3339(clock_wall_ns(), when), "node", h->worker->node,
-        "run", (json_int_t)h->key.name.run, "job", (json_int_t)h->key.name.job, "tf", (json_int_t)h->key.name.id,
-        "epoch", (json_int_t)h->key.fence.epoch, "attempt", (json_int_t)h->key.fence.attempt,
-        "word", text_or_null(c->word), "text", text_or_null(c->text), "how", text_or_null(c->how),
-        "stage", text_or_null(c->stage), "device", text_or_null(c->device), "folder", text_or_null(folder),
-        "workflow", text_or_null(work->workflow), "backends", text_or_null(work->backends),
-        "options", text_or_null(work->options), "worker_software", PACKAGE_VERSION,
-        "reco_software", text_or_null(c->software), "incomplete", h->incomplete, "first_orbit", (json_int_t)h->first_orbit);
+    set_text(schema, "name", "crash");
+    set_number(schema, "version", 1);
+    json_object_set_new(j, "schema", schema);
+    set_text(j, "time", clock_rfc3339(clock_wall_ns(), when));
+    set_text(j, "node", h->worker->node);
+    set_text(j, "class", h->worker->class->name);
+    set_text(j, "device", c->device);
+    set_number(j, h->key.name.run ? "run" : "job", h->key.name.run ? h->key.name.run : h->key.name.job);
+    set_number(j, "tf", h->key.name.id);
+    set_number(j, "epoch", h->key.fence.epoch);
+    set_number(j, "attempt", h->key.fence.attempt);
+    set_text(j, "word", c->word);
+    set_text(j, "text", c->text);
+    set_text(j, "how", c->how);
+    set_text(j, "stage", c->stage);
+    set_text(j, "folder", folder);
+    set_text(j, "workflow", h->work->workflow);
+    set_text(j, "backends", h->work->backends);
+    set_text(j, "options", h->work->options);
+    set_number(j, "first_orbit", h->first_orbit);
+    json_object_set_new(j, "incomplete", json_boolean(h->incomplete));
     json_object_set_new(j, "part_sizes", sizes);
+    set_text(j, "software", PACKAGE_VERSION);
+    set_text(j, "reco_software", c->software);
     char *text = json_dumps(j, JSON_INDENT(2));
     json_decref(j);
     return text;

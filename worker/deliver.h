@@ -15,8 +15,10 @@ struct deliver *deliver_create(struct worker *w);
 void deliver_destroy(struct deliver *d);         /* after its pool ended */
 /* Whether one more result may come: the number that waits for its disk is bounded, so that a full disk stops the devices, not the memory. */
 bool deliver_has_room(const struct deliver *d);
-/* Takes over the result: the descriptors (set to -1). -1: they are not as announced, or not sealed; nothing was taken. */
-int  deliver_take(struct held *h, const Sluice__RecoDone *m, int *fds, unsigned n_fds, const char *device, const char *software, struct err *e);
+/* Whether the descriptors are as the message announces them, sealed, and its texts sound. */
+int  deliver_check(const Sluice__RecoDone *m, const int *fds, unsigned n_fds, struct err *e);
+/* Takes over a result that was checked: the descriptors (set to -1). h may be gone afterwards. */
+void deliver_take(struct held *h, const Sluice__RecoDone *m, int *fds, const char *device, const char *software);
 void deliver_cancel(struct held *h);             /* ends the attempt to deliver: Failed(Cancelled) follows */
 /* A verdict on a TF whose answer was reported: publish, or remove its files and forget it. */
 void deliver_accept(struct held *h);
@@ -35,8 +37,8 @@ enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVE
 enum deliver_end deliver_write(const char *output, const char *stem, struct fence fence, const struct output *out, unsigned n, struct err *e);
 /* Links what an attempt wrote to the final names, never over another file: one that is there with the same bytes counts as published, another is an
  * error. Then the attempt's names go. Files that are gone already count as published when the final name is there. */
-int  deliver_publish(const char *output, const char *stem, struct fence fence, struct err *e);
-int  deliver_remove(const char *output, const char *stem, struct fence fence, struct err *e);
+enum deliver_end deliver_publish(const char *output, const char *stem, struct fence fence, struct err *e);
+enum deliver_end deliver_remove(const char *output, const char *stem, struct fence fence, struct err *e);
 bool deliver_stem_ok(const char *stem);          /* relative, no "..", no empty part */
 
 #endif

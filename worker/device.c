@@ -57,7 +57,7 @@ struct device {
     unsigned boot_failures, crashes;             /* in a row */
     uint64_t restarts;
     double   seconds_per_tf;
-    int      nice;
+    bool     measured;
 };
 
 struct devices {
@@ -269,8 +269,8 @@ static void workflow_answer(struct device *d, uint32_t id, const Sluice__Error *
 
 static void measure(struct device *d, double seconds)
 {
-    d->seconds_per_tf = d->seconds_per_tf > 0 && !(d->emulated && d->seconds_per_tf == d->nominal)
-                            ? 0.8 * d->seconds_per_tf + 0.2 * seconds : seconds;
+    d->seconds_per_tf = d->measured ? 0.8 * d->seconds_per_tf + 0.2 * seconds : seconds;
+    d->measured = true;
 }
 
 static void done(struct device *d, const Sluice__RecoDone *m, int *fds, unsigned n_fds)
@@ -281,16 +281,16 @@ static void done(struct device *d, const Sluice__RecoDone *m, int *fds, unsigned
         doom(d, "Crashed", "its process answered for a TF that it does not have");
         return;
     }
-    struct held *h = d->held;
-    h->processed = clock_mono_ns();
-    if (deliver_take(h, m, fds, n_fds, d->serial, d->software, &e) < 0) {
+    if (deliver_check(m, fds, n_fds, &e) < 0) {
         doom(d, "Crashed", e.text);
         return;
     }
-    take_off(d);
+    struct held *h = take_off(d);
+    h->processed = clock_mono_ns();
     d->crashes = 0;
     measure(d, (double)(h->processed - d->begun) / 1e9);
     post(d, DEVICE_RESULT);
+    deliver_take(h, m, fds, d->serial, d->software);
     devices_pump(d->all);
 }
 

@@ -6,13 +6,15 @@
 #include "held.h"
 
 #include "clock.h"
+#include "deliver.h"
+#include "device.h"
+#include "intake.h"
 #include "link.h"
 #include "log.h"
 #include "mem.h"
+#include "str.h"
 #include "worker.h"
 
-#include "deliver.h"
-#include "intake.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -136,6 +138,7 @@ void held_answer(struct held *h, const ProtobufCMessage *m)
 void held_fail(struct held *h, const char *word, const char *stage, const char *device, const char *crash, const char *fmt, ...)
 {
     Sluice__Failed m = SLUICE__FAILED__INIT;
+    struct str shown = { 0 };
     struct tf_id id;
     char text[512];
     va_list ap;
@@ -147,12 +150,60 @@ void held_fail(struct held *h, const char *word, const char *stage, const char *
     m.tf = &id.tf;
     m.fence = &id.fence;
     m.word = (char *)word;
-    m.text = text;
+    str_escape(&shown, text, strlen(text));      /* it names files, and may tell what a process said */
+    m.text = (char *)str_text(&shown);
     m.stage = (char *)stage;
     m.device = (char *)device;
     m.crash = (char *)crash;
-    log_warning("%s: failed: %s: %s", held_text(h), word, text);
+    if (!h->silent)
+        log_warning("%s: failed: %s: %s", held_text(h), word, str_text(&shown));
     held_answer(h, &m.base);
+    str_free(&shown);
+}
+
+void held_cancel(struct held *h, const char *reason)
+{
+    if (h->phase >= SLUICE__PHASE__REPORTED || h->cancelled != NULL)
+        return;
+    h->cancelled = mem_strdup(reason && reason[0] ? reason : "cancelled");
+    switch (h->phase) {
+    case SLUICE__PHASE__BUILDING:
+        intake_cancel(h);
+        held_fail(h, "Cancelled", NULL, NULL, NULL, "%s", h->cancelled);
+        break;
+    case SLUICE__PHASE__QUEUED:
+        devices_cancel(h->worker->devices, h);
+        held_fail(h, "Cancelled", NULL, NULL, NULL, "%s", h->cancelled);
+        break;
+    case SLUICE__PHASE__PROCESSING:
+        devices_cancel(h->worker->devices, h);
+        break;
+    default:
+        deliver_cancel(h);
+    }
+}
+
+void held_forget(struct held *h)
+{
+    if (h->silent || h->phase == SLUICE__PHASE__ACCEPTED)
+        return;
+    log_info("%s: forgotten on sluiced's word", held_text(h));
+    h->silent = true;
+    if (h->phase == SLUICE__PHASE__REPORTED)
+        deliver_discard(h);
+    else
+        held_cancel(h, "forgotten");
+}
+
+void held_free_all(struct held_table *t)
+{
+    struct held *h, *next;
+
+    HASH_ITER(hh, t->table, h, next) {
+        HASH_DEL(t->table, h);
+        if (h->busy == 0)                        /* else a thread hangs in the kernel with it */
+            held_free(h);
+    }
 }
 
 const char *held_text(const struct held *h)

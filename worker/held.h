@@ -64,6 +64,11 @@ void held_answer(struct held *h, const ProtobufCMessage *m);
 /* Failed, from any phase before reported. crash: folder or NULL. */
 void held_fail(struct held *h, const char *word, const char *stage, const char *device, const char *crash, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
+/* sluiced takes it back: Failed(Cancelled) follows, or the Done that was under way. */
+void held_cancel(struct held *h, const char *reason);
+/* sluiced knows it no more: it goes without a word, its files too. */
+void held_forget(struct held *h);
+void held_free_all(struct held_table *t);        /* at the end of the program, after all threads ended */
 const char *held_text(const struct held *h);     /* "run 7 tf 12 try 1.2", valid until the next call */
 
 #endif

@@ -205,7 +205,7 @@ static void start_parts(struct held *h, const Sluice__Assign *m)
 static int file_fail(struct file_read *f, const char *word, const char *what)
 {
     snprintf(f->word, sizeof f->word, "%s", word);
-    snprintf(f->why, sizeof f->why, "%.300s: %s", f->path, what);
+    snprintf(f->why, sizeof f->why, "%.250s: %.120s", f->path, what);
     return -1;
 }
 

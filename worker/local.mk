@@ -1,17 +1,41 @@
 # worker/ - the data path; sees kernels (the reconstruction program only), proto, base
 
 # ---- worker and reconstruction process ----
-WORKER_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/worker
+WORKER_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/worker -DLIBEXECDIR='"$(libexecdir)"'
 WORKER_LIBS     = worker/libworker.a $(PROTO_LIBS) $(BASE_LIBS)
 
 noinst_LIBRARIES += worker/libworker.a
 worker_libworker_a_CPPFLAGS = $(WORKER_CPPFLAGS)
 worker_libworker_a_SOURCES = \
 	%D%/buffer.c %D%/buffer.h \
+	%D%/crash.c %D%/crash.h \
+	%D%/deliver.c %D%/deliver.h %D%/outfile.c \
+	%D%/device.c %D%/device.h \
+	%D%/fence.c %D%/fence.h \
+	%D%/held.c %D%/held.h \
+	%D%/intake.c %D%/intake.h \
+	%D%/link.c %D%/link.h \
 	%D%/pool.c %D%/pool.h \
+	%D%/pull.c %D%/pull.h \
 	%D%/range.c %D%/range.h \
+	%D%/report.c %D%/report.h \
 	%D%/room.c %D%/room.h \
-	%D%/segments.c %D%/segments.h
+	%D%/segments.c %D%/segments.h \
+	%D%/userio.c %D%/userio.h \
+	%D%/watch.c %D%/watch.h \
+	%D%/wire.c %D%/wire.h \
+	%D%/work.c %D%/work.h \
+	%D%/worker.h
+
+sbin_PROGRAMS += sluice-worker
+sluice_worker_CPPFLAGS = $(WORKER_CPPFLAGS)
+sluice_worker_SOURCES = %D%/main.c
+sluice_worker_LDADD = $(WORKER_LIBS)
+
+libexec_PROGRAMS += sluice-reco
+sluice_reco_CPPFLAGS = $(WORKER_CPPFLAGS) $(KERNELS_CPPFLAGS)
+sluice_reco_SOURCES = %D%/reco_main.c %D%/attach.c %D%/attach.h
+sluice_reco_LDADD = $(WORKER_LIBS) $(KERNELS_LIBS)
 
 # ---- source ----
 noinst_LIBRARIES += worker/libsource.a

@@ -1,0 +1,379 @@
+/* attach.c - the reconstruction process as the worker's child
+ *
+ * From: device.c of the worker, over one socket.  To: kernels/pipeline.h, and back.
+ * One TF at a time, one thread that talks. The buffer is mapped read-only; no request is believed before its generation and ranges were held against
+ * the buffer's own head. A TF that cannot be done is an answer, not an end: the process goes on with the next.
+ */
+#include "config.h"
+#include "attach.h"
+
+#include "clock.h"
+#include "mem.h"
+#include "pipeline.h"
+#include "shm_layout.h"
+#include "str.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WORKFLOWS = 8, MAX_SEGMENTS = 65536 };
+
+struct attach {
+    struct wire wire;
+    char    *serial, *device_class;
+    bool     emulated;
+    double   nominal;                            /* s; 0: none */
+    const struct shm_head *head;                 /* of the buffer */
+    const uint8_t *data;
+    uint64_t size, generation;
+    struct pipeline *pipeline[WORKFLOWS];
+};
+
+/* ---- the buffer --------------------------------------------------------------------------------------- */
+
+static int map_buffer(struct attach *a, int fd, const Sluice__RecoOpen *m, struct err *e)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return err_errno(e, ERR_FAILED, "the buffer");
+    if (m->buffer_size > INT64_MAX - SHM_HEAD || (uint64_t)st.st_size < SHM_HEAD + m->buffer_size)
+        return err_set(e, ERR_PROTOCOL, "the buffer: %" PRIu64 " bytes of data announced, the file has %jd", m->buffer_size,
+                       (intmax_t)st.st_size);
+    void *p = mmap(NULL, SHM_HEAD + m->buffer_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return err_errno(e, ERR_FAILED, "the buffer: %" PRIu64 " bytes cannot be mapped", SHM_HEAD + m->buffer_size);
+    a->head = p;
+    a->data = (const uint8_t *)p + SHM_HEAD;
+    a->size = m->buffer_size;
+    a->generation = m->generation;
+    if (a->head->magic != SHM_MAGIC || a->head->version != SHM_VERSION)
+        return err_set(e, ERR_PROTOCOL, "the buffer: magic %016" PRIx64 " version %" PRIu32 ", wanted %016" PRIx64 " version %d",
+                       a->head->magic, a->head->version, SHM_MAGIC, SHM_VERSION);
+    if (a->head->size != m->buffer_size || a->head->generation != m->generation)
+        return err_set(e, ERR_PROTOCOL, "the buffer: size %" PRIu64 " generation %" PRIu64 " announced, its head says %" PRIu64
+                       " and %" PRIu64, m->buffer_size, m->generation, a->head->size, a->head->generation);
+    return 0;
+}
+
+static int segments_of(const struct attach *a, const Sluice__RecoRun *m, struct pipeline_seg **out, struct err *e)
+{
+    if (m->generation != a->generation || a->head->generation != a->generation)
+        return err_set(e, ERR_PROTOCOL, "generation %" PRIu64 " asked, the buffer is at %" PRIu64, m->generation, a->head->generation);
+    if (m->n_segments == 0 || m->n_segments > MAX_SEGMENTS)
+        return err_set(e, ERR_PROTOCOL, "1 to %d segments wanted, %zu found", MAX_SEGMENTS, m->n_segments);
+    struct pipeline_seg *seg = mem_array(m->n_segments, sizeof *seg);
+    for (size_t i = 0; i < m->n_segments; i++) {
+        const Sluice__Extent *x = m->segments[i];
+        if (x->offset > a->size || x->size > a->size - x->offset) {
+            free(seg);
+            return err_set(e, ERR_PROTOCOL, "segment %zu: %" PRIu64 " bytes from %" PRIu64 " on, the buffer has %" PRIu64, i, x->size,
+                           x->offset, a->size);
+        }
+        seg[i] = (struct pipeline_seg){ a->data + x->offset, (size_t)x->size };
+    }
+    *out = seg;
+    return 0;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------- */
+
+static int say_failed(struct attach *a, const Sluice__RecoRun *run, const char *word, const char *text, struct err *e)
+{
+    Sluice__RecoFailed m = SLUICE__RECO_FAILED__INIT;
+    struct str shown = { 0 };
+
+    str_escape(&shown, text, strlen(text));
+    m.tf = run->tf;
+    m.fence = run->fence;
+    m.word = (char *)word;
+    m.text = (char *)str_text(&shown);
+    int rc = wire_send(&a->wire, 0, &m.base, NULL, 0, e);
+    str_free(&shown);
+    return rc;
+}
+
+/* A result in memory that cannot change any more. -1: e. */
+static int sealed(const struct pipeline_out *o, struct err *e)
+{
+    int fd = memfd_create(o->stage, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const char *p = o->data;
+    size_t left = o->size;
+
+    if (fd < 0)
+        return err_errno(e, ERR_FAILED, "output %s: no memory file", o->stage);
+    while (left > 0) {
+        ssize_t n = write(fd, p, left);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            err_errno(e, ERR_FAILED, "output %s: %zu bytes of memory", o->stage, o->size);
+            close(fd);
+            return -1;
+        }
+        p += n;
+        left -= (size_t)n;
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0) {
+        err_errno(e, ERR_FAILED, "output %s cannot be sealed", o->stage);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+struct answer {
+    Sluice__RecoDone m;
+    Sluice__Output   output[8], *outputs[8];
+    Sluice__StageRan stage[8], *stages[8];
+    char     digest[9][17];
+    int      fd[8]; unsigned n_fd;
+};
+
+static int fill(struct answer *x, const struct pipeline_result *r, struct err *e)
+{
+    snprintf(x->digest[8], 17, "%016" PRIx64, r->digest);
+    x->m.digest = x->digest[8];
+    for (unsigned i = 0; i < r->n_out; i++) {
+        sluice__output__init(&x->output[i]);
+        snprintf(x->digest[i], 17, "%016" PRIx64, r->out[i].digest);
+        x->output[i].stage = (char *)r->out[i].stage;
+        x->output[i].has_size = x->output[i].has_count = 1;
+        x->output[i].size = r->out[i].size;
+        x->output[i].count = r->out[i].count;
+        x->output[i].digest = x->digest[i];
+        x->outputs[i] = &x->output[i];
+        if ((x->fd[i] = sealed(&r->out[i], e)) < 0)
+            return -1;
+        x->n_fd++;
+    }
+    for (unsigned i = 0; i < r->n_stage; i++) {
+        sluice__stage_ran__init(&x->stage[i]);
+        x->stage[i].stage = (char *)r->stage[i].stage;
+        x->stage[i].backend = (char *)r->stage[i].backend;
+        x->stage[i].has_seconds = x->stage[i].has_items = 1;
+        x->stage[i].seconds = r->stage[i].seconds;
+        x->stage[i].items = r->stage[i].items;
+        x->stages[i] = &x->stage[i];
+    }
+    x->m.n_outputs = r->n_out;
+    x->m.outputs = x->outputs;
+    x->m.n_stages = r->n_stage;
+    x->m.stages = x->stages;
+    return 0;
+}
+
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- a TF ------------------------------------------------------------------------------------------------ */
+
+static const char *word_of(const struct k_err *why)
+{
+    switch (why->code) {
+    case K_EINPUT:
+        return "BadInput";
+    case K_EOPTION:
+    case K_EDEVICE:
+        return "BackendUnavailable";
+    default:
+        return "Crashed";
+    }
+}
+
+/* Whether the worker says something (a Cancel, or its end) before `until`. */
+static bool interrupted(struct attach *a, int64_t until)
+{
+    return wire_poll(&a->wire, until) != 0;
+}
+
+/* An emulated device holds the TF to its nominal time; the real work was done before. */
+static bool hold(struct attach *a, int64_t begun)
+{
+    return a->nominal > 0 && interrupted(a, begun + (int64_t)(a->nominal * 1e9));
+}
+
+static int run_tf(struct attach *a, const Sluice__RecoRun *m, struct pipeline *p, const struct pipeline_seg *seg, struct err *e)
+{
+    struct pipeline_result r = { 0 };
+    struct k_err why = { 0 };
+    Sluice__RecoStage stage = SLUICE__RECO_STAGE__INIT;
+    int64_t begun = clock_mono_ns();
+    double cpu = cpu_s();
+
+    pipeline_describe(p, &r);
+    stage.stage = (char *)(r.n_stage > 0 ? r.stage[0].stage : "none");
+    if (wire_send(&a->wire, 0, &stage.base, NULL, 0, e) < 0)
+        return -1;
+    if (pipeline_run(p, seg, (unsigned)m->n_segments, &r, &why) < 0)
+        return say_failed(a, m, word_of(&why), why.text, e);
+
+    struct answer x = { 0 };
+    sluice__reco_done__init(&x.m);
+    int rc = fill(&x, &r, e);
+    cpu = cpu_s() - cpu;
+    if (rc < 0) {
+        rc = say_failed(a, m, "Crashed", e->text, e);
+    } else if (hold(a, begun)) {
+        rc = say_failed(a, m, "Cancelled", "the worker spoke up while the TF was held to its nominal time", e);
+    } else {
+        x.m.tf = m->tf;
+        x.m.fence = m->fence;
+        x.m.has_seconds = x.m.has_cpu_seconds = 1;
+        x.m.seconds = (double)(clock_mono_ns() - begun) / 1e9;
+        x.m.cpu_seconds = cpu;
+        x.m.has_nominal = a->nominal > 0;
+        x.m.nominal = a->nominal;
+        rc = wire_send(&a->wire, 0, &x.m.base, x.fd, x.n_fd, e);
+    }
+    for (unsigned i = 0; i < x.n_fd; i++)
+        close(x.fd[i]);
+    return rc;
+}
+
+static int on_run(struct attach *a, const Sluice__RecoRun *m, struct err *e)
+{
+    struct pipeline_seg *seg = NULL;
+    struct err why;
+    struct pipeline *p = m->workflow_id < WORKFLOWS ? a->pipeline[m->workflow_id] : NULL;
+
+    if (m->tf == NULL || m->fence == NULL)
+        return err_set(e, ERR_PROTOCOL, "RecoRun without TF or fence");
+    if (p == NULL)
+        return say_failed(a, m, "BackendUnavailable", "the workflow was not set up", e);
+    if (segments_of(a, m, &seg, &why) < 0)
+        return say_failed(a, m, "BadInput", why.text, e);
+    int rc = run_tf(a, m, p, seg, e);
+    free(seg);
+    return rc;
+}
+
+static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow *m, struct err *e)
+{
+    const struct pipeline_conf conf = { .workflow = m->workflow ? m->workflow : "", .backends = m->backends, .options = m->options,
+                                        .threads = a->emulated ? 1 : 0 };
+    struct k_err why = { 0 };
+    Sluice__Ok ok = SLUICE__OK__INIT;
+    Sluice__Error refused = SLUICE__ERROR__INIT;
+
+    if (m->id >= WORKFLOWS)
+        return err_set(e, ERR_PROTOCOL, "workflow %" PRIu64 ": at most %d", m->id, WORKFLOWS);
+    pipeline_destroy(a->pipeline[m->id]);
+    a->pipeline[m->id] = pipeline_create(&conf, &why);
+    if (a->pipeline[m->id] != NULL)
+        return wire_send(&a->wire, id, &ok.base, NULL, 0, e);
+    refused.has_code = 1;
+    refused.code = ERR_STATE;
+    refused.text = why.text;
+    refused.word = (char *)"BackendUnavailable";
+    return wire_send(&a->wire, id, &refused.base, NULL, 0, e);
+}
+
+/* ---- the conversation ---------------------------------------------------------------------------------- */
+
+static int open_first(struct attach *a, struct err *e)
+{
+    struct wire_message in;
+    Sluice__RecoReady m = SLUICE__RECO_READY__INIT;
+    Sluice__Device dev = SLUICE__DEVICE__INIT;
+    char *names[32];
+    int rc = wire_read(&a->wire, &in, e);
+
+    if (rc <= 0)
+        return rc < 0 ? -1 : err_set(e, ERR_UNREACHABLE, "the worker closed before it said anything");
+    const Sluice__RecoOpen *open = (const Sluice__RecoOpen *)in.m;
+    if (in.type != SLUICE__TYPE__RECO_OPEN || in.n_fds != 1 || open->device == NULL || open->device->serial == NULL)
+        rc = err_set(e, ERR_PROTOCOL, "RecoOpen with a device and one descriptor wanted first");
+    else if (open->major != PROTO_MAJOR)
+        rc = err_set(e, ERR_PROTOCOL, "the worker speaks version %" PRIu32 " of the protocol, this program %d", open->major, PROTO_MAJOR);
+    else
+        rc = map_buffer(a, in.fds[0], open, e);
+    if (rc == 0) {
+        a->serial = mem_strdup(open->device->serial);
+        a->device_class = mem_strdup(open->device->class_);
+        a->emulated = open->device->emulated;
+        a->nominal = open->device->has_nominal && open->device->nominal > 0 && open->device->nominal < 3600 ? open->device->nominal : 0;
+        dev.serial = a->serial;
+        dev.class_ = a->device_class;
+        m.software = (char *)"sluice-reco " PACKAGE_VERSION;
+        m.device = &dev;
+        m.workflows = names;
+        for (const struct workflow *w = workflows; w->name != NULL && m.n_workflows < ARRAY_LEN(names); w++)
+            names[m.n_workflows++] = (char *)w->name;
+        rc = wire_send(&a->wire, 0, &m.base, NULL, 0, e);
+    }
+    wire_free(&in);
+    return rc < 0 ? -1 : 0;
+}
+
+/* 1: go on; 0: the worker closed; -1. */
+static int serve_one(struct attach *a, struct err *e)
+{
+    struct wire_message in;
+    int rc = wire_read(&a->wire, &in, e);
+
+    if (rc <= 0)
+        return rc;
+    switch (in.type) {
+    case SLUICE__TYPE__RECO_WORKFLOW:
+        rc = on_workflow(a, in.id, (const Sluice__RecoWorkflow *)in.m, e);
+        break;
+    case SLUICE__TYPE__RECO_RUN:
+        rc = on_run(a, (const Sluice__RecoRun *)in.m, e);
+        break;
+    case SLUICE__TYPE__CANCEL:
+        rc = 0;                                  /* its TF was answered already */
+        break;
+    default:
+        rc = err_set(e, ERR_PROTOCOL, "a message of type %u does not belong here", in.type);
+    }
+    wire_free(&in);
+    return rc < 0 ? -1 : 1;
+}
+
+static void attach_free(struct attach *a)
+{
+    for (unsigned i = 0; i < WORKFLOWS; i++)
+        pipeline_destroy(a->pipeline[i]);
+    if (a->head != NULL)
+        munmap((void *)a->head, SHM_HEAD + a->size);
+    free(a->serial);
+    free(a->device_class);
+}
+
+int attach_main(int argc, char **argv)
+{
+    struct attach a = { 0 };
+    struct err e = { 0 };
+    int64_t fd = 3;
+
+    if (argc != 1 && (argc != 3 || strcmp(argv[1], "--fd") != 0 || str_parse_i64("--fd", argv[2], 0, 65535, &fd, &e) < 0)) {
+        fprintf(stderr, "usage: sluice-reco attach [--fd N]: started by sluice-worker only%s%s\n", e.text[0] ? ": " : "", e.text);
+        return ERR_USAGE;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    a.wire.fd = (int)fd;
+    int rc = open_first(&a, &e);
+    while (rc >= 0 && (rc = serve_one(&a, &e)) > 0)
+        ;
+    if (rc < 0)
+        fprintf(stderr, "%s\n", e.text);
+    attach_free(&a);
+    return rc < 0 ? (int)(e.code ? e.code : ERR_FAILED) : 0;
+}
