@@ -33,7 +33,7 @@ struct link {
     struct worker *worker;
     struct connector *connector;
     struct chan *chan;                           /* not NULL: ready */
-    bool     up, ever;                           /* registered now; at least once */
+    bool     up, tried;                          /* registered now; a connection was tried and ended */
     uint64_t connection;
     struct ev_timer answer;
     struct file_owner self;
@@ -50,7 +50,7 @@ bool link_is_up(const struct link *l)
 
 const char *link_trouble(const struct link *l, int64_t *since)
 {
-    if (l == NULL || l->up)
+    if (l == NULL || l->up || !l->tried)
         return NULL;
     *since = l->lost_at;
     return l->why;
@@ -99,7 +99,7 @@ static void on_registered(struct link *l, uint32_t id, const void *arg)
     if (l->up)
         return;
     ev_timer_stop(l->worker->loop, &l->answer);
-    l->up = l->ever = true;
+    l->up = true;
     l->why[0] = '\0';
     log_info("sluiced: registered as node %s%s", l->worker->node, m->has_added && !m->added ? "; not added to the farm yet" : "");
     for (size_t i = 0; i < m->n_forget; i++) {
@@ -351,6 +351,7 @@ static void lost(void *arg, const struct err *why)
 
     ev_timer_stop(w->loop, &l->answer);
     l->up = false;
+    l->tried = true;
     l->chan = NULL;
     if (was_up)
         l->lost_at = clock_wall_ns();

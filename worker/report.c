@@ -220,7 +220,7 @@ static void judge_state(struct report *r)
 
     if (w->stopping)
         set_state(r, "stopping", "", "", now);
-    else if (w->link == NULL || strcmp(word, "Starting") == 0)
+    else if ((link == NULL && !link_is_up(w->link)) || strcmp(word, "Starting") == 0)
         set_state(r, "starting", "", text, now);
     else if (link != NULL)
         set_state(r, "error", "NoScheduler", link, since);
