@@ -11,6 +11,7 @@
 
 #include "../fuzz/fill.h"
 #include "clock.h"
+#include "file.h"
 #include "frame.h"
 #include "mem.h"
 
@@ -398,6 +399,36 @@ static void B40_mutants_do_no_harm(void **unused)
     assert_true(refused > 100 && taken > 100);
 }
 
+/* A message that is added wants its file: `make corpus`. */
+static void every_message_is_in_the_corpus(void **unused)
+{
+    const char *src = getenv("SLUICE_SRCDIR");
+    size_t n, size;
+    const struct frame_type *t = frame_types(&n);
+
+    (void)unused;
+    for (size_t i = 0; i < n; i++) {
+        char *path = mem_printf("%s/tests/fuzz/corpus/frame/%s", src ? src : "..", t[i].name);
+        struct err e = { .text = "" };
+        char *data = file_read(path, 1 << 20, &size, &e);
+        struct frame_head h;
+        ProtobufCMessage *m;
+
+        if (data == NULL)
+            fail_msg("%s", e.text);
+        assert_true(size >= FRAME_HEAD);
+        assert_int_equal(frame_parse_head((uint8_t *)data, &h, &e), 0);
+        assert_int_equal(h.type, t[i].type);
+        assert_int_equal(h.length, size - FRAME_HEAD);
+        m = frame_unpack(&t[i], (uint8_t *)data + FRAME_HEAD, h.length, &e);
+        if (m == NULL)
+            fail_msg("%s: %s", path, e.text);
+        protobuf_c_message_free_unpacked(m, NULL);
+        free(data);
+        free(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +444,7 @@ int main(void)
         cmocka_unit_test(B40_enum_values_are_known_ones),
         cmocka_unit_test(B40_nesting_has_a_limit),
         cmocka_unit_test(B40_mutants_do_no_harm),
+        cmocka_unit_test(every_message_is_in_the_corpus),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
