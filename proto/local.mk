@@ -11,7 +11,8 @@ proto_libproto_a_SOURCES = \
 	%D%/names.c %D%/names.h \
 	%D%/peer.c %D%/peer.h \
 	%D%/runkey.c %D%/runkey.h \
-	%D%/shm_layout.h
+	%D%/shm_layout.h \
+	%D%/workflow_words.c %D%/workflow_words.h
 nodist_proto_libproto_a_SOURCES = proto/sluice.pb-c.c proto/sluice.pb-c.h
 
 BUILT_SOURCES += proto/sluice.pb-c.h

@@ -20,6 +20,8 @@ void flow_registered_free(Sluice__Registered *out);
 void flow_worker_disconnected(struct node *n);
 /* Contact is lost for good (time-out, other incarnation, retired): every TF it holds goes elsewhere or is lost. */
 void flow_worker_lost(struct node *n, const char *why);
+/* n is about to be freed: flow must hold no pointer to it any more. */
+void flow_node_gone(struct node *n);
 /* usable, pool, devices, buffer size or speed may have changed. */
 void flow_node_changed(struct node *n);
 /* A new report: keeps load up to date, audits the ledger against it. */

@@ -38,4 +38,17 @@ scheduler_libfarm_a_SOURCES = \
 noinst_LIBRARIES += scheduler/libflow.a
 scheduler_libflow_a_CPPFLAGS = $(SCHEDULER_CPPFLAGS)
 scheduler_libflow_a_SOURCES = \
-	%D%/flow.h
+	%D%/assign.c \
+	%D%/crash.c %D%/crash.h \
+	%D%/flow.c %D%/flow.h %D%/flow_core.h \
+	%D%/idset.c %D%/idset.h \
+	%D%/job.c %D%/job.h \
+	%D%/ledger.c %D%/ledger.h \
+	%D%/run.c %D%/run.h \
+	%D%/runlist.c \
+	%D%/samples.c \
+	%D%/settle.c %D%/settle.h \
+	%D%/source.c \
+	%D%/task.c \
+	%D%/tf.c %D%/tf.h \
+	%D%/wait.c %D%/wait.h

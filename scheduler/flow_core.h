@@ -1,0 +1,81 @@
+/* flow_core.h - what the files of flow share: the flow itself, and its view of a node
+ *
+ * Flow time is the loop's monotonic time less our own stalls: a deadline is never missed because we slept.
+ */
+#ifndef SLUICE_FLOW_CORE_H
+#define SLUICE_FLOW_CORE_H
+
+#include "counters.h"
+#include "flow.h"
+#include "settle.h"
+#include "tf.h"
+
+enum { SERVICE_KEPT = 65 };
+struct service { char class[64]; double seconds[SERVICE_KEPT]; unsigned n, at; struct service *next; };
+
+struct ghost { TAILQ_ENTRY(ghost) entry; struct fnode *node; uint64_t bytes; double until; };
+
+/* A node as flow sees it. */
+struct fnode {
+    UT_hash_handle hh;
+    struct node *node;
+    struct flow *flow;
+    struct account account;
+    struct opened { bool is_job; uint64_t id; } *opened;      /* RunOpen was sent over this connection */
+    size_t n_opened;
+    double cooldown, cool_until;         /* after refusals: passed over, longer each time */
+    bool   announced;                    /* registered since our start: what it does not list, it does not have */
+    bool   redo;                         /* registered: accepted results are to be published again */
+    double differs_since;                /* flow time; ledger and reports disagree since then, 0: they agree */
+    char   differs[160];
+    unsigned records;                    /* accepted, not yet published there */
+};
+
+struct flow {
+    struct sluiced *d;
+    struct dispatch *dispatch;
+    struct ledger ledger;
+    struct work_list works;              /* open runs and jobs */
+    struct fnode *nodes;                 /* by pointer */
+    struct record *records;              /* by work and TF */
+    struct heap due;                     /* TFs with a deadline */
+    TAILQ_HEAD(, ghost) ghosts;
+    struct service *services;
+    char   classes[31][64];              /* number of a class: bit of dispatch */
+    unsigned n_classes;
+    ev_prepare turn;
+    ev_timer tick, again;
+    bool   kicked;
+    unsigned users;                      /* runs, jobs, and flow_create's caller: the last to go frees it */
+    double now, stalled, last_tick;
+};
+
+struct flow *flow_share(struct flow *f);
+void flow_unshare(struct flow *f);
+double flow_now(struct flow *f);
+void flow_kick(struct flow *f);          /* something may be given out: once, at the end of this turn of the loop */
+void flow_turn(struct flow *f);          /* what the turn's end does; tests call it */
+void flow_tick(struct flow *f);          /* every TICK seconds */
+#define FLOW_TICK 0.05
+struct fnode *flow_node(struct flow *f, struct node *n);                 /* made on first use */
+unsigned flow_class_bit(struct flow *f, const char *class);
+/* The largest buffer of a pool's nodes that were ever in contact; 0: none known. */
+uint64_t flow_largest_buffer(struct flow *f, int pool);
+/* How many TFs of that size the pool's usable nodes may hold below their marks. */
+uint64_t flow_room(struct flow *f, int pool, uint64_t bytes);
+unsigned flow_usable_nodes(struct flow *f, int pool);
+double flow_median(struct flow *f, const char *class);                   /* s of a TF there */
+void flow_median_add(struct flow *f, const char *class, double seconds);
+void flow_add_ghost(struct flow *f, struct fnode *n, uint64_t bytes);
+
+/* Asks the worker to give a charge's TF up. */
+void flow_cancel(struct fnode *n, const struct charge *c, const char *why);
+
+/* assign.c */
+void assign_all(struct flow *f);         /* gives out what can be given out */
+void assign_adopt(struct tf *t, struct fnode *n, struct fence fence, uint64_t bytes, bool building);     /* a worker holds it already */
+void assign_close(struct work *w);       /* RunClose to all that heard RunOpen */
+void assign_forget_node(struct fnode *n);/* its connection is new: nothing was opened there */
+int  assign_open(struct fnode *n, struct work *w);
+
+#endif

@@ -1,0 +1,91 @@
+/* job.h - async work: a list of files, each TF of each a task, as job.c and task.c see it
+ *
+ * tasks = waiting + running + done + failed + cancelled, at every instant; skipped counts files that could not be read when they were submitted.
+ */
+#ifndef SLUICE_JOB_H
+#define SLUICE_JOB_H
+
+#include "flow_core.h"
+
+enum task_state { TASK_WAITING, TASK_RUNNING, TASK_DONE, TASK_FAILED, TASK_CANCELLED, TASK_STATES };
+extern const char *const task_state_name[TASK_STATES];
+
+struct job_file {
+    char    *path, *stem, *text;         /* text: why it is skipped */
+    uint64_t first_task, tfs;
+    uint64_t (*extent)[2];               /* offset, size */
+};
+
+/* What is known about one TF of one file; strings only from its first attempt on. */
+struct task {
+    uint8_t  state;
+    uint32_t attempt, file;
+    char    *node, *code, *text;
+    char     digest[17];
+    double   seconds;
+};
+
+struct job {
+    struct work work;                    /* first */
+    TAILQ_ENTRY(job) entry;
+    struct jobs *jobs;
+    char    *owner, *key, *classes, *why;
+    Sluice__JobState state;
+    uint32_t attempts;
+    int64_t  submitted, begin, ended;
+    struct job_file *file;
+    size_t   n_files;
+    struct task *task;
+    uint64_t n_tasks, next;              /* next: no waiting task below it without a TF */
+    uint64_t n[TASK_STATES], skipped_files;
+    bool     held, stored, stored_over;
+    unsigned changes;
+    double   settled_since;
+    bool     in_progress;
+    bool     cancelling;
+};
+
+TAILQ_HEAD(job_list, job);
+struct jobs {
+    struct sluiced *d;
+    struct flow *flow;
+    struct job_list open, over;          /* over: newest first, JOBS_KEPT */
+    unsigned n_over;
+    uint64_t last_id;
+    struct crashes *crashes;
+};
+enum { JOBS_KEPT = 1000, JOBS_DETAILED = 64 };
+
+static inline struct job *job_of(struct work *w) { return (struct job *)w; }
+extern const struct work_ops job_ops;
+extern const char *const job_state_name[7];
+
+struct job *job_find(struct jobs *j, uint64_t id);
+void job_turn(struct jobs *j);           /* gives tasks TFs, as many as may be given out soon */
+void job_tick(struct jobs *j, double now);
+void job_progress(struct job *j);        /* perhaps it is over */
+void job_each_check(struct jobs *j, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
+void job_free_details(struct job *j);
+
+/* task.c */
+void task_feed(struct job *j);
+void task_set(struct job *j, uint64_t number, enum task_state state);
+void task_cancel_all(struct job *j, const char *reason);
+int  task_load(struct job *j, struct db *db, struct err *e);
+/* Distinct names for the results of each file: STEM, or STEM~2 where another has it. */
+void task_stems(struct job *j);
+
+/* Stores the job's row with its totals (and what `more` writes), then calls then. */
+struct job_change {
+    struct job *job;
+    struct row_job *row;
+    struct event *ev;
+    int  (*more)(struct db *db, void *arg, struct err *e);
+    void (*then)(struct job *j, int rc, const struct err *e, void *arg);
+    void *arg;
+    char *text;
+};
+void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *db, void *arg, struct err *e),
+             void (*then)(struct job *j, int rc, const struct err *e, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,659 @@
+/* settle.c - the workers' answers: refused, built, done, failed, published; and workers that are lost
+ *
+ * From: session.c's table.  To: the ledger (credit returns), the work (settled, or the next attempt), the worker (Verdict).
+ * Always: a charge returns on the first final answer to its fence, and only then; an answer to any other fence changes nothing but a counter and
+ * gets Verdict(false); a Verdict(true) goes out after the commit.
+ */
+#include "config.h"
+#include "settle.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "chan.h"
+#include "clock.h"
+#include "crash.h"
+#include "flow_core.h"
+#include "log.h"
+#include "mem.h"
+#include "run.h"
+
+/* ---- verdicts ------------------------------------------------------------------------------ */
+
+static void verdict_send(struct node *n, const Sluice__Tf *tf, const Sluice__Fence *fence, bool accepted, char *stem, char *output)
+{
+    Sluice__Verdict m = SLUICE__VERDICT__INIT;
+
+    if (n->session == NULL)
+        return;
+    m.tf = (Sluice__Tf *)tf;
+    m.fence = (Sluice__Fence *)fence;
+    m.has_accepted = true;
+    m.accepted = accepted;
+    m.stem = stem;
+    m.output = output;
+    chan_send(n->session->chan, 0, &m.base);
+}
+
+void record_verdict(struct record *r)
+{
+    struct flow *f = r->work->flow;
+    struct node *n = r->node ? farm_node(f->d->farm, r->node) : NULL;
+    Sluice__Tf tf = SLUICE__TF__INIT;
+    Sluice__Fence fence = SLUICE__FENCE__INIT;
+
+    if (n == NULL || n->session == NULL)
+        return;
+    tf.has_run = !r->key.is_job;
+    tf.has_job = r->key.is_job != 0;
+    *(r->key.is_job ? &tf.job : &tf.run) = r->key.work;
+    tf.has_id = fence.has_epoch = fence.has_attempt = true;
+    tf.id = r->key.tf;
+    fence.epoch = r->fence.epoch;
+    fence.attempt = r->fence.attempt;
+    assign_open(flow_node(f, n), r->work);       /* it must know the work to publish for it */
+    verdict_send(n, &tf, &fence, true, r->stem, r->work->output);
+}
+
+/* ---- records ------------------------------------------------------------------------------- */
+
+static struct fnode *record_node(const struct record *r)
+{
+    struct node *n = r->node ? farm_node(r->work->flow->d->farm, r->node) : NULL;
+
+    return n ? flow_node(r->work->flow, n) : NULL;
+}
+
+struct record *record_find(struct flow *f, bool is_job, uint64_t work, uint64_t tf)
+{
+    struct record_key key = { is_job, work, tf };
+    struct record *r;
+
+    HASH_FIND(hh, f->records, &key, sizeof(key), r);
+    return r;
+}
+
+static struct record *record_add(struct work *w, uint64_t tf)
+{
+    struct record *r = mem_zalloc(sizeof(*r));
+
+    r->key = (struct record_key){ w->is_job, w->id, tf };
+    r->work = w;
+    HASH_ADD(hh, w->flow->records, key, sizeof(r->key), r);
+    w->records++;
+    return r;
+}
+
+struct record *record_create(struct tf *t, const struct end *end, bool incomplete)
+{
+    struct record *r = record_add(t->work, t->id);
+
+    r->fence = t->fence;
+    r->outcome = end->outcome;
+    r->reason = mem_strdup(end->reason);
+    r->text = mem_strdup(end->text);
+    r->node = mem_strdup(end->node);
+    r->device = mem_strdup(end->device);
+    r->digest = mem_strdup(end->digest);
+    r->stem = t->work->ops->stem(t);
+    r->seconds = end->seconds;
+    r->bytes = t->bytes;
+    r->time = clock_wall_ns();
+    r->incomplete = incomplete;
+    r->publish = end->publish;
+    r->published = !end->publish;
+    return r;
+}
+
+void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, double seconds,
+                    uint64_t bytes, bool incomplete, int64_t time)
+{
+    struct record *r = record_add(w, tf);
+
+    r->fence = fence;
+    r->outcome = END_DONE;
+    r->node = mem_strdup(node);
+    r->device = mem_strdup(device);
+    r->digest = mem_strdup(digest);
+    r->stem = mem_strdup(stem);
+    r->seconds = seconds;
+    r->bytes = bytes;
+    r->incomplete = incomplete;
+    r->time = time;
+    r->publish = r->stored = true;
+    struct fnode *n = record_node(r);
+    if (n)
+        n->records++;
+}
+
+void record_free(struct record *r)
+{
+    struct work *w = r->work;
+    struct fnode *n = r->stored && !r->published ? record_node(r) : NULL;
+
+    if (n && n->records)
+        n->records--;
+    HASH_DEL(w->flow->records, r);
+    w->records--;
+    free(r->reason);
+    free(r->text);
+    free(r->node);
+    free(r->device);
+    free(r->digest);
+    free(r->stem);
+    free(r->trouble);
+    free(r);
+    w->ops->answered(w);
+}
+
+static void record_store(struct record *r)
+{
+    if (r->key.is_job)
+        job_store_record(r);
+    else
+        run_store_record(r);
+}
+
+void record_stored(struct record *r)
+{
+    if (!r->stored) {
+        r->stored = true;
+        if (r->publish) {
+            struct fnode *n = record_node(r);
+            if (n)
+                n->records++;
+        }
+        if (r->outcome == END_DONE)
+            record_verdict(r);
+    }
+    if (!r->publish || r->published)
+        record_free(r);
+}
+
+void settle_redo(struct flow *f)
+{
+    for (struct fnode *n = f->nodes; n; n = n->hh.next) {
+        if (!n->redo || n->node->session == NULL)
+            continue;
+        n->redo = false;
+        if (n->records == 0)
+            continue;
+        struct record *r, *next;
+        HASH_ITER(hh, f->records, r, next) {
+            if (r->stored && !r->published && strcmp(r->node, n->node->name) == 0)
+                record_verdict(r);
+        }
+    }
+}
+
+/* ---- what an answer names ------------------------------------------------------------------ */
+
+struct answer {
+    struct flow *f;
+    struct fnode *n;
+    const Sluice__Tf *tf;
+    const Sluice__Fence *fence;
+    struct fence at;
+    bool is_job;
+    uint64_t work;
+    struct charge *charge;           /* NULL: nobody asked for it under this fence */
+};
+
+static int answer_read(struct session *s, const Sluice__Tf *tf, const Sluice__Fence *fence, struct answer *a)
+{
+    if (s->node == NULL || tf == NULL || fence == NULL || !tf->has_id || (tf->has_run == tf->has_job)) {
+        counters_add(s->d->counters, "bad_answers", 1);
+        return -1;
+    }
+    *a = (struct answer){ .f = s->d->flow, .n = flow_node(s->d->flow, s->node), .tf = tf, .fence = fence,
+                          .at = { fence->epoch, fence->attempt }, .is_job = tf->has_job,
+                          .work = tf->has_job ? tf->job : tf->run };
+    struct charge_key key = { a->is_job, a->work, tf->id, fence->epoch, fence->attempt };
+    a->charge = ledger_find(&a->f->ledger, &key);
+    if (a->charge && a->charge->account != &a->n->account)
+        a->charge = NULL;
+    return 0;
+}
+
+/* The credit returns; the TF that waited for this answer, or NULL. */
+static struct tf *answer_return(struct answer *a)
+{
+    struct tf *t = a->charge->tf;
+
+    if (t) {
+        t->charge = NULL;
+        t->work->charged -= a->charge->bytes;
+        t->work->progress = flow_now(a->f);
+    }
+    ledger_return(&a->f->ledger, a->charge);
+    a->charge = NULL;
+    a->n->node->n_tfs = a->n->account.n;
+    if (a->n->account.n == 0)
+        node_emptied(a->n->node);
+    flow_kick(a->f);
+    return t;
+}
+
+/* Nobody waits for it: unless it is the accepted attempt itself, asking again. */
+static void answer_stale(struct answer *a)
+{
+    struct record *r = record_find(a->f, a->is_job, a->work, a->tf->id);
+
+    if (r && r->outcome == END_DONE && r->fence.epoch == a->at.epoch && r->fence.attempt == a->at.attempt) {
+        if (r->stored)
+            record_verdict(r);
+        return;                                  /* not yet stored: the Verdict comes with the commit */
+    }
+    counters_add(a->f->d->counters, "stale_fences", 1);
+    verdict_send(a->n->node, a->tf, a->fence, false, NULL, NULL);
+}
+
+/* ---- refused, built ------------------------------------------------------------------------ */
+
+static void avoid(struct tf *t, struct account *a)
+{
+    if (t->n_avoid == TF_AVOID) {
+        memmove(t->avoid, t->avoid + 1, (TF_AVOID - 1) * sizeof(t->avoid[0]));
+        t->n_avoid--;
+    }
+    t->avoid[t->n_avoid++] = a;
+}
+
+/* Passed over for a while, longer with each refusal in a row. */
+static void cool_down(struct fnode *n)
+{
+    n->cooldown = n->cooldown == 0 ? 0.02 : n->cooldown < 2 ? 2 * n->cooldown : 2;
+    n->cool_until = flow_now(n->flow) + n->cooldown;
+    flow_node_changed(n->node);
+}
+
+/* Back into the queue, if its data can still be had. */
+static void requeue(struct tf *t)
+{
+    t->cancelled = false;
+    if (t->work->ops->available(t))
+        tf_enter(t, TF_QUEUED, 0);
+}
+
+void flow_refused(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__Refused *r = m;
+    struct answer a;
+
+    (void)id;
+    if (answer_read(s, r->tf, r->fence, &a) < 0)
+        return;
+    if (a.charge == NULL) {
+        answer_stale(&a);
+        return;
+    }
+    s->node->refused++;
+    counters_add(s->d->counters, "assigns_refused", 1);
+    log_debug("node %s: refused %s %" PRIu64 " TF %" PRIu64 ": %s", s->node->name, a.is_job ? "job" : "run", a.work, r->tf->id, r->word ? r->word : "?");
+    cool_down(a.n);
+    struct tf *t = answer_return(&a);
+    if (t == NULL)
+        return;
+    t->refusals++;
+    avoid(t, &a.n->account);
+    requeue(t);
+}
+
+void flow_built(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__Built *b = m;
+    struct answer a;
+
+    (void)id;
+    if (answer_read(s, b->tf, b->fence, &a) < 0)
+        return;
+    if (a.charge == NULL) {
+        counters_add(s->d->counters, "stale_fences", 1);
+        return;
+    }
+    a.n->cooldown = 0;
+    ledger_built(&a.f->ledger, a.charge);
+    struct tf *t = a.charge->tf;
+    if (t && t->state == TF_BUILDING) {
+        tf_enter(t, TF_BUILT, t->cancelled ? t->due : 0);
+        t->work->ops->built(t);
+    }
+    flow_kick(a.f);
+}
+
+/* ---- done ---------------------------------------------------------------------------------- */
+
+void flow_done(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__Done *d = m;
+    struct answer a;
+
+    (void)id;
+    if (answer_read(s, d->tf, d->fence, &a) < 0)
+        return;
+    if (a.charge == NULL) {
+        answer_stale(&a);
+        return;
+    }
+    struct tf *t = answer_return(&a);
+    if (t == NULL) {
+        answer_stale(&a);
+        return;
+    }
+    double seconds = d->process_seconds > 0 ? d->process_seconds : 0;
+    if (d->has_process_seconds)
+        flow_median_add(a.f, s->node->class, seconds);
+    s->node->done++;
+    if (t->parts && d->incomplete)
+        t->parts->incomplete = true;
+    t->work->ops->settle(t, &(struct end){ .outcome = END_DONE, .node = s->node->name, .device = d->device, .digest = d->digest,
+                                           .seconds = seconds, .publish = d->n_outputs > 0 });
+}
+
+void flow_published(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__Published *p = m;
+    struct answer a;
+
+    (void)id;
+    if (answer_read(s, p->tf, p->fence, &a) < 0)
+        return;
+    struct record *r = record_find(a.f, a.is_job, a.work, p->tf->id);
+    if (r == NULL || !r->stored || r->published || r->writing || r->fence.epoch != a.at.epoch || r->fence.attempt != a.at.attempt) {
+        counters_add(s->d->counters, "published_again", r == NULL);
+        return;
+    }
+    if (p->text && p->text[0]) {
+        counters_add(s->d->counters, "publish_failed", r->trouble == NULL);
+        free(r->trouble);
+        r->trouble = mem_strdup(p->text);
+        log_err("%s %" PRIu64 " TF %" PRIu64 ": accepted, but not published by %s: %s", a.is_job ? "job" : "run", a.work, p->tf->id, s->node->name, p->text);
+        r->work->ops->answered(r->work);
+        return;
+    }
+    if (a.n->records)
+        a.n->records--;
+    r->published = true;
+    record_store(r);
+}
+
+/* ---- failed -------------------------------------------------------------------------------- */
+
+/* The input is at fault, as far as one attempt can tell: no second try at the same node, two nodes are enough. */
+static bool blames_input(const char *word)
+{
+    static const char *const words[] = { "BadInput", "DigestMismatch", "InputMissing" };
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The data did not come: the node is not to blame. */
+static bool blames_source(const char *word)
+{
+    static const char *const words[] = { "PartGone", "PullTimeout", "PullStalled" };
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool somebody_else(const struct tf *t)
+{
+    for (struct fnode *n = t->work->flow->nodes; n; n = n->hh.next) {
+        bool tried = !n->account.load->usable || n->account.load->group != t->work->pool || n->account.load->size < t->bytes;
+        for (unsigned i = 0; i < t->n_avoid && !tried; i++)
+            tried = t->avoid[i] == &n->account;
+        if (!tried)
+            return true;
+    }
+    return false;
+}
+
+void attempt_failed(struct tf *t, const char *node, const char *device, const char *word, const char *text)
+{
+    struct work *w = t->work;
+    struct node *n = node ? farm_node(w->flow->d->farm, node) : NULL;
+
+    t->tries++;
+    t->cancelled = false;
+    tally_add(&w->failures, word, 1);
+    if (n && !blames_source(word))
+        avoid(t, &flow_node(w->flow, n)->account);
+    bool last = t->tries >= w->ops->attempts(w) || (blames_input(word) && (t->tries >= 2 || !somebody_else(t)));
+    if (last) {
+        w->ops->settle(t, &(struct end){ .outcome = blames_source(word) ? END_LOST : END_FAILED, .reason = word, .text = text,
+                                         .node = node, .device = device });
+        return;
+    }
+    snprintf(t->last_word, sizeof(t->last_word), "%s", word);
+    free(t->last_text);
+    free(t->last_node);
+    t->last_text = mem_strdup(text);
+    t->last_node = mem_strdup(node);
+    w->retried++;
+    requeue(t);
+}
+
+void flow_failed(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__Failed *x = m;
+    const char *word = x->word && x->word[0] ? x->word : "Unknown";
+    struct answer a;
+
+    (void)id;
+    if (answer_read(s, x->tf, x->fence, &a) < 0)
+        return;
+    if (x->crash && x->crash[0])
+        crash_add(s->d, s->node->name, a.is_job, a.work, x);
+    if (a.charge == NULL) {
+        answer_stale(&a);
+        return;
+    }
+    uint64_t bytes = a.charge->bytes;
+    bool cancelled = strcmp(word, "Cancelled") == 0;
+    if (!cancelled && !blames_source(word))
+        flow_add_ghost(a.f, a.n, bytes);
+    struct tf *t = answer_return(&a);
+    verdict_send(s->node, x->tf, x->fence, false, NULL, NULL);
+    if (t == NULL)
+        return;
+    if (cancelled) {
+        requeue(t);
+        return;
+    }
+    s->node->failed++;
+    log_info("%s %" PRIu64 " TF %" PRIu64 ": attempt %u failed on %s: %s%s%s", a.is_job ? "job" : "run", a.work, x->tf->id, a.at.attempt,
+             s->node->name, word, x->text ? ": " : "", x->text ? x->text : "");
+    attempt_failed(t, s->node->name, x->device, word, x->text);
+}
+
+/* ---- workers that come back, or do not ----------------------------------------------------- */
+
+void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text)
+{
+    unsigned had = n->account.n;
+    struct charge *c;
+
+    while ((c = TAILQ_FIRST(&n->account.charges))) {
+        struct tf *t = c->tf;
+        if (t) {
+            t->charge = NULL;
+            t->work->charged -= c->bytes;
+        }
+        ledger_return(&f->ledger, c);
+        if (t)
+            attempt_failed(t, n->node->name, NULL, word, text);
+    }
+    n->node->n_tfs = 0;
+    if (had > 0)
+        node_emptied(n->node);
+    flow_kick(f);
+}
+
+/* The TF of something a worker holds, or NULL when it is no business of that worker any more. */
+static struct tf *held_tf(struct flow *f, const Sluice__Held *h, struct work **work)
+{
+    struct work *w;
+
+    *work = NULL;
+    TAILQ_FOREACH(w, &f->works, entry) {
+        if (w->is_job == (bool)h->tf->has_job && w->id == (w->is_job ? h->tf->job : h->tf->run))
+            break;
+    }
+    *work = w;
+    return w ? tf_find(w, h->tf->id) : NULL;
+}
+
+/* Takes over what a worker held before our start. */
+static bool held_adopt(struct fnode *n, const Sluice__Held *h)
+{
+    struct flow *f = n->flow;
+    struct fence at = { h->fence->epoch, h->fence->attempt };
+    struct work *w;
+    struct tf *t = held_tf(f, h, &w);
+    bool building = h->phase == SLUICE__PHASE__BUILDING;
+
+    if (w == NULL || at.epoch >= f->d->epoch || h->bytes > n->account.load->size)
+        return false;
+    if (t == NULL)
+        t = w->is_job ? NULL : run_adopt(w, h->tf->id, h->bytes);
+    if (t == NULL || t->charge != NULL || fence_newer(t->fence, at))
+        return false;
+    log_info("node %s: goes on with %s %" PRIu64 " TF %" PRIu64, n->node->name, w->is_job ? "job" : "run", w->id, t->id);
+    t->bytes = h->bytes;
+    if (t->parts)
+        t->parts->adopted = true;
+    assign_adopt(t, n, at, h->bytes, building);
+    w->ops->assigned(t);
+    if (!building)
+        w->ops->built(t);
+    return true;
+}
+
+static void forget_add(Sluice__Registered *out, const Sluice__Held *h)
+{
+    Sluice__Held *copy = mem_zalloc(sizeof(*copy));
+
+    sluice__held__init(copy);
+    copy->tf = mem_zalloc(sizeof(*copy->tf));
+    copy->fence = mem_zalloc(sizeof(*copy->fence));
+    *copy->tf = *h->tf;
+    *copy->fence = *h->fence;
+    copy->tf->base.n_unknown_fields = copy->fence->base.n_unknown_fields = 0;
+    copy->tf->base.unknown_fields = copy->fence->base.unknown_fields = NULL;
+    out->forget = mem_grow(out->forget, out->n_forget + 1, sizeof(struct Sluice__Held *));
+    out->forget[out->n_forget++] = copy;
+}
+
+void flow_registered_free(Sluice__Registered *out)
+{
+    for (size_t i = 0; i < out->n_forget; i++) {
+        free(out->forget[i]->tf);
+        free(out->forget[i]->fence);
+        free(out->forget[i]);
+    }
+    free(out->forget);
+    out->forget = NULL;
+    out->n_forget = 0;
+}
+
+/* One thing held: known under its fence, adopted, or to be forgotten. */
+static void held_reconcile(struct fnode *n, const Sluice__Held *h, Sluice__Registered *out)
+{
+    struct charge_key key = { h->tf->has_job, h->tf->has_job ? h->tf->job : h->tf->run, h->tf->id, h->fence->epoch, h->fence->attempt };
+    struct charge *c = ledger_find(&n->flow->ledger, &key);
+    struct record *r = record_find(n->flow, h->tf->has_job, key.work, key.tf);
+
+    if (c && c->account == &n->account) {
+        c->seen = true;
+        if (h->phase != SLUICE__PHASE__BUILDING) {
+            ledger_built(&n->flow->ledger, c);
+            if (c->tf && c->tf->state == TF_BUILDING) {
+                tf_enter(c->tf, TF_BUILT, c->tf->cancelled ? c->tf->due : 0);
+                c->tf->work->ops->built(c->tf);
+            }
+        }
+        return;
+    }
+    if (c == NULL && r && r->fence.epoch == key.epoch && r->fence.attempt == key.attempt)
+        return;                                  /* accepted, or on its way to the disk: its Verdict will come */
+    if (c == NULL && held_adopt(n, h)) {
+        c = ledger_find(&n->flow->ledger, &key);
+        if (c)
+            c->seen = true;
+        return;
+    }
+    counters_add(n->flow->d->counters, "forgotten", 1);
+    forget_add(out, h);
+}
+
+/* What the worker did not list it does not have. */
+static void missing_fail(struct fnode *n)
+{
+    struct flow *f = n->flow;
+    struct charge *c = TAILQ_FIRST(&n->account.charges);
+
+    while (c) {
+        struct charge *next = TAILQ_NEXT(c, entry);
+        struct tf *t = c->tf;
+        if (!c->seen) {
+            if (t) {
+                t->charge = NULL;
+                t->work->charged -= c->bytes;
+            }
+            ledger_return(&f->ledger, c);
+            if (t)
+                attempt_failed(t, n->node->name, NULL, "Forgotten", "the worker came back without it");
+        }
+        c = next;
+    }
+}
+
+/* What waited for this worker's list and was not in it is given out anew. */
+static void pulled_elsewhere(struct flow *f, const char *node)
+{
+    struct work *w;
+
+    TAILQ_FOREACH(w, &f->works, entry) {
+        struct tf *t, *next;
+        HASH_ITER(hh, w->tfs, t, next) {
+            if (t->pulled && t->last_node && strcmp(t->last_node, node) == 0) {
+                t->pulled = false;
+                requeue(t);
+            }
+        }
+    }
+}
+
+void flow_worker_registered(struct node *node, const Sluice__Register *reg, Sluice__Registered *out)
+{
+    struct flow *f = node->d->flow;
+    struct fnode *n = flow_node(f, node);
+    unsigned before = n->account.n;
+    struct charge *c;
+
+    assign_forget_node(n);
+    TAILQ_FOREACH(c, &n->account.charges, entry)
+        c->seen = false;
+    for (size_t i = 0; i < reg->n_held; i++) {
+        const Sluice__Held *h = reg->held[i];
+        if (h->tf && h->fence && h->tf->has_id && h->tf->has_run != h->tf->has_job)
+            held_reconcile(n, h, out);
+    }
+    n->announced = true;
+    missing_fail(n);
+    pulled_elsewhere(f, node->name);
+    node->n_tfs = n->account.n;
+    n->redo = true;
+    n->cooldown = n->cool_until = 0;
+    if (before > 0 && n->account.n == 0)
+        node_emptied(node);
+    flow_kick(f);
+}

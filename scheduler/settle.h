@@ -1,0 +1,48 @@
+/* settle.h - the end of an attempt and the end of a TF
+ *
+ * A record is a settled TF until it is on disk and, when it has results, published. A TF is counted as settled at once; its worker and its sources hear
+ * of it after the commit.
+ */
+#ifndef SLUICE_SETTLE_H
+#define SLUICE_SETTLE_H
+
+#include "tf.h"
+
+struct record_key { uint64_t is_job, work, tf; };
+struct record {
+    UT_hash_handle hh;
+    struct record_key key;
+    struct work *work;
+    struct fence fence;
+    enum outcome outcome;
+    char  *reason, *text, *node, *device, *digest, *stem;
+    double seconds;
+    uint64_t bytes;
+    int64_t time;
+    bool   incomplete;
+    bool   publish;              /* there is something to publish */
+    bool   stored, published;
+    bool   writing;              /* the writer reads it now */
+    bool   released;             /* of a run: the sources were told to let go */
+    char  *trouble;              /* why it could not be published */
+};
+
+struct record *record_create(struct tf *t, const struct end *end, bool incomplete);
+struct record *record_find(struct flow *f, bool is_job, uint64_t work, uint64_t tf);
+/* Stored: the worker is told; a record with nothing to publish is done with. */
+void record_stored(struct record *r);
+void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, double seconds,
+                    uint64_t bytes, bool incomplete, int64_t time);
+/* Stores r (again) with its work's totals; by run.c and job.c. */
+void run_store_record(struct record *r);
+void job_store_record(struct record *r);
+void record_free(struct record *r);
+void record_verdict(struct record *r);   /* accepted, to its node, if it is in contact */
+void settle_redo(struct flow *f);        /* verdicts for nodes that registered again */
+
+/* An attempt failed (or was given up): to another node, or settled. charge is returned before. */
+void attempt_failed(struct tf *t, const char *node, const char *device, const char *word, const char *text);
+/* Everything charged to n goes elsewhere or is lost. */
+void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text);
+
+#endif

@@ -1,0 +1,461 @@
+/* task.c - the TFs of a job's files: given out, tried again elsewhere, settled
+ *
+ * From: job.c (which may be given out), settle.c (answers).  To: a row a task from its first attempt on, with the job's totals.
+ * Always: a task has a TF object only while it is given out or may be soon; it is RUNNING exactly while it is charged to a node.
+ */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "job.h"
+#include "log.h"
+#include "mem.h"
+#include "rows.h"
+#include "str.h"
+
+enum { READY = 64 };             /* TFs of a job that stand in the queue */
+
+const char *const task_state_name[TASK_STATES] = { "waiting", "running", "done", "failed", "cancelled" };
+
+void task_set(struct job *j, uint64_t number, enum task_state state)
+{
+    j->n[j->task[number].state]--;
+    j->n[state]++;
+    j->task[number].state = (uint8_t)state;
+}
+
+static struct job_file *file_of(const struct job *j, uint64_t number)
+{
+    return &j->file[j->task[number].file];
+}
+
+/* ---- names of results ---------------------------------------------------------------------- */
+
+/* The name of a file without its folder and a trailing ".tf", safe as a part of a file's name. */
+static char *stem_of(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    char *stem = mem_strdup(name ? name + 1 : path);
+    size_t n = strlen(stem);
+
+    if (n > 3 && strcmp(stem + n - 3, ".tf") == 0)
+        stem[n -= 3] = '\0';
+    if (n > 180)
+        stem[180] = '\0';
+    if (stem[0] == '\0' || stem[0] == '.')
+        stem[0] = '_';
+    if (stem[0] == '_' && n == 0) {
+        free(stem);
+        return mem_strdup("_");
+    }
+    return stem;
+}
+
+struct stem { UT_hash_handle hh; char *text; unsigned next; };
+
+static struct stem *stem_find(struct stem *all, const char *text)
+{
+    struct stem *s;
+
+    HASH_FIND_STR(all, text, s);
+    return s;
+}
+
+static struct stem *stem_add(struct stem **all, const char *text)
+{
+    struct stem *s = mem_zalloc(sizeof(*s));
+
+    s->text = mem_strdup(text);
+    s->next = 2;
+    HASH_ADD_KEYPTR(hh, *all, s->text, strlen(s->text), s);
+    return s;
+}
+
+/* In the order of the files, so that a restart gives the same names. */
+void task_stems(struct job *j)
+{
+    struct stem *all = NULL, *s, *next;
+
+    for (size_t i = 0; i < j->n_files; i++) {
+        char *wish = stem_of(j->file[i].path);
+        if (j->file[i].tfs == 0) {
+            j->file[i].stem = wish;
+            continue;
+        }
+        while ((s = stem_find(all, wish))) {
+            char *base = mem_strdup(s->text);
+            free(wish);
+            wish = mem_printf("%s~%u", base, s->next++);
+            free(base);
+        }
+        stem_add(&all, wish);
+        j->file[i].stem = wish;
+    }
+    HASH_ITER(hh, all, s, next) {
+        HASH_DEL(all, s);
+        free(s->text);
+        free(s);
+    }
+}
+
+static char *task_stem(const struct tf *t)
+{
+    const struct job *j = job_of(t->work);
+    const struct job_file *f = file_of(j, t->id);
+
+    return mem_printf("%s.%" PRIu64, f->stem, t->id - f->first_task);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+struct task_change { struct row_task row; struct record *rec; char *node, *stem; };
+
+static int task_write(struct db *db, void *arg, struct err *e)
+{
+    struct task_change *c = arg;
+
+    return rows_put_task(db, &c->row, e);
+}
+
+static void task_stored(struct job *j, int rc, const struct err *e, void *arg)
+{
+    struct task_change *c = arg;
+
+    if (rc < 0)
+        log_err("job %" PRIu64 " task %" PRIu64 ": not stored: %s", j->work.id, c->row.number, e ? e->text : "?");
+    if (c->rec) {
+        c->rec->writing = false;
+        if (rc < 0)
+            record_free(c->rec);
+        else
+            record_stored(c->rec);
+    }
+    free(c->node);
+    free(c->stem);
+    free(c);
+}
+
+void job_store_record(struct record *rec)
+{
+    struct job *j = job_of(rec->work);
+    struct task_change *c = mem_zalloc(sizeof(*c));
+
+    c->rec = rec;
+    c->row = (struct row_task){ .job = j->work.id, .number = rec->key.tf, .node = rec->node, .device = rec->device, .code = rec->reason, .text = rec->text,
+                                .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
+                                .published = rec->published, .seconds = rec->seconds, .time = rec->time };
+    c->row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : "failed";
+    rec->writing = true;
+    job_put(j, CHANGE_KEEP, NULL, task_write, task_stored, c);
+}
+
+static void task_assigned(struct tf *t)
+{
+    struct job *j = job_of(t->work);
+    struct task *x = &j->task[t->id];
+    struct fnode *n = t->charge->account->owner;
+    struct task_change *c = mem_zalloc(sizeof(*c));
+
+    task_set(j, t->id, TASK_RUNNING);
+    x->attempt = t->fence.attempt;
+    free(x->node);
+    x->node = mem_strdup(n->node->name);
+    c->node = mem_strdup(n->node->name);
+    c->stem = task_stem(t);
+    c->row = (struct row_task){ .job = j->work.id, .number = t->id, .state = "running", .node = c->node, .stem = c->stem, .epoch = t->fence.epoch,
+                                .attempt = t->fence.attempt, .time = clock_wall_ns() };
+    job_put(j, CHANGE_KEEP, NULL, task_write, task_stored, c);
+    job_progress(j);
+}
+
+/* ---- on its way ---------------------------------------------------------------------------- */
+
+static struct tf *task_tf(struct job *j, uint64_t number)
+{
+    struct tf *t = tf_create(&j->work, number);
+    const struct job_file *f = file_of(j, number);
+
+    t->bytes = (f->extent[number - f->first_task][1] + 63) / 64 * 64;
+    t->fence.attempt = j->task[number].attempt;
+    return t;
+}
+
+void task_feed(struct job *j)
+{
+    while (j->work.n[TF_QUEUED] < READY && j->next < j->n_tasks) {
+        uint64_t number = j->next++;
+        if (j->task[number].state != TASK_WAITING || tf_find(&j->work, number) != NULL)
+            continue;
+        tf_enter(task_tf(j, number), TF_QUEUED, 0);
+    }
+}
+
+static void task_describe(struct tf *t, Sluice__Assign *a)
+{
+    const struct job *j = job_of(t->work);
+    const struct job_file *f = file_of(j, t->id);
+
+    a->path = f->path;
+    a->has_offset = a->has_size = true;
+    a->offset = f->extent[t->id - f->first_task][0];
+    a->size = f->extent[t->id - f->first_task][1];
+}
+
+static void task_described(Sluice__Assign *a)
+{
+    (void)a;
+}
+
+static void task_built(struct tf *t)
+{
+    (void)t;
+}
+
+static void task_again(struct tf *t)
+{
+    struct job *j = job_of(t->work);
+
+    if (j->task[t->id].state == TASK_RUNNING)
+        task_set(j, t->id, TASK_WAITING);
+}
+
+/* After a failure it waits, longer each time. */
+static bool task_available(struct tf *t)
+{
+    double pause = 0.25;
+
+    task_again(t);
+    if (t->tries == 0)
+        return true;
+    for (unsigned i = 1; i < t->tries && pause < 30; i++)
+        pause *= 2;
+    tf_enter(t, TF_WAITING, flow_now(t->work->flow) + pause);
+    return false;
+}
+
+static void task_due(struct tf *t)
+{
+    tf_enter(t, TF_QUEUED, 0);
+}
+
+static void task_settle(struct tf *t, const struct end *end)
+{
+    static const enum task_state states[END_KINDS] = {
+        [END_DONE] = TASK_DONE, [END_FAILED] = TASK_FAILED, [END_DROPPED] = TASK_FAILED, [END_LOST] = TASK_FAILED, [END_CANCELLED] = TASK_CANCELLED,
+    };
+    struct job *j = job_of(t->work);
+    struct task *x = &j->task[t->id];
+    struct record *rec = record_create(t, end, false);
+
+    task_set(j, t->id, states[end->outcome]);
+    x->attempt = t->fence.attempt;
+    x->seconds = end->seconds;
+    snprintf(x->digest, sizeof(x->digest), "%s", end->digest ? end->digest : "");
+    free(x->code);
+    free(x->text);
+    x->code = mem_strdup(end->outcome == END_DONE ? "Done" : end->reason);
+    x->text = mem_strdup(end->text);
+    if (end->node) {
+        free(x->node);
+        x->node = mem_strdup(end->node);
+    }
+    tf_free(t);
+    job_store_record(rec);
+    job_progress(j);
+}
+
+static void task_answered(struct work *w)
+{
+    struct job *j = job_of(w);
+
+    job_progress(j);
+}
+
+static unsigned task_attempts(const struct work *w)
+{
+    return ((const struct job *)w)->attempts;
+}
+
+const struct work_ops job_ops = {
+    .describe = task_describe, .described = task_described, .stem = task_stem, .assigned = task_assigned, .built = task_built,
+    .available = task_available, .due = task_due, .settle = task_settle, .answered = task_answered, .attempts = task_attempts,
+};
+
+/* What was never tried is cancelled by the job's row alone; what a worker has is asked back and settled now. */
+void task_cancel_all(struct job *j, const char *reason)
+{
+    struct tf *t, *next;
+
+    j->in_progress = true;           /* it is not over before all of it is cancelled */
+    HASH_ITER(hh, j->work.tfs, t, next) {
+        if (t->charge == NULL && t->fence.attempt == 0) {
+            task_set(j, t->id, TASK_CANCELLED);
+            tf_free(t);
+            continue;
+        }
+        char node[64] = "";
+        if (t->charge) {
+            struct fnode *n = t->charge->account->owner;
+            snprintf(node, sizeof(node), "%s", n->node->name);
+            flow_cancel(n, t->charge, "the job is cancelled");
+        }
+        task_settle(t, &(struct end){ .outcome = END_CANCELLED, .reason = reason, .node = node[0] ? node : NULL });
+    }
+    for (uint64_t i = 0; i < j->n_tasks; i++) {
+        if (j->task[i].state == TASK_WAITING || j->task[i].state == TASK_RUNNING)
+            task_set(j, i, TASK_CANCELLED);
+    }
+    j->next = j->n_tasks;
+    j->in_progress = false;
+}
+
+/* ---- listing ------------------------------------------------------------------------------- */
+
+static bool state_asked(const Sluice__GetTasks *x, enum task_state state)
+{
+    bool asked = x->n_states == 0;
+
+    for (size_t i = 0; i < x->n_states; i++)
+        asked = asked || strcmp(x->states[i], task_state_name[state]) == 0;
+    return asked;
+}
+
+static void task_message(const struct job *j, uint64_t number, Sluice__Task *m)
+{
+    const struct task *x = &j->task[number];
+    const struct job_file *f = file_of(j, number);
+
+    sluice__task__init(m);
+    m->id = mem_printf("%" PRIu64 "_%" PRIu64, j->work.id, number);
+    m->state = (char *)task_state_name[x->state];
+    m->node = x->node;
+    m->has_attempt = true;
+    m->attempt = x->attempt;
+    m->code = x->code;
+    m->text = x->text;
+    m->input = f->tfs > 1 ? mem_printf("%s:%" PRIu64, f->path, number - f->first_task) : mem_strdup(f->path);
+    m->output = j->work.output[0] ? mem_printf("%s/%s.%" PRIu64, j->work.output, f->stem, number - f->first_task) : NULL;
+    m->digest = x->digest[0] ? (char *)x->digest : NULL;
+    m->has_seconds = x->seconds > 0;
+    m->seconds = x->seconds;
+}
+
+void job_tasks(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__GetTasks *x = m;
+    struct job *j = job_find(s->d->jobs, x->job);
+    uint32_t limit = x->limit && x->limit < 20000 ? x->limit : 1000;
+    Sluice__Tasks answer = SLUICE__TASKS__INIT;
+    struct err e;
+
+    if (j == NULL || j->task == NULL) {
+        err_set(&e, ERR_NOT_FOUND, j ? "the tasks of job %" PRIu64 " are in the database only: it is over for long" : "no job %" PRIu64, x->job);
+        session_error(s, id, &e, NULL);
+        return;
+    }
+    Sluice__Task *task = mem_array(limit, sizeof(*task));
+    answer.tasks = mem_array(limit, sizeof(struct Sluice__Task *));
+    for (uint64_t i = x->from; i < j->n_tasks; i++) {
+        if (!state_asked(x, j->task[i].state))
+            continue;
+        if (answer.n_tasks == limit) {
+            answer.has_more = answer.more = true;
+            break;
+        }
+        task_message(j, i, &task[answer.n_tasks]);
+        answer.tasks[answer.n_tasks] = &task[answer.n_tasks];
+        answer.n_tasks++;
+    }
+    session_answer(s, id, &answer.base);
+    for (size_t i = 0; i < answer.n_tasks; i++) {
+        free(task[i].id);
+        free(task[i].input);
+        free(task[i].output);
+    }
+    free(answer.tasks);
+    free(task);
+}
+
+/* ---- loading ------------------------------------------------------------------------------- */
+
+struct loading { struct job *job; struct err *e; };
+
+static int load_file(void *arg, const struct row_job_file *row)
+{
+    struct loading *l = arg;
+    struct job *j = l->job;
+
+    if (row->extents_size != row->tfs * sizeof(uint64_t[2]) || row->first_task + row->tfs > j->n_tasks)
+        return err_set(l->e, ERR_FAILED, "job %" PRIu64 ": file %u: its row does not hold together", row->job, row->number);
+    j->file = mem_grow(j->file, j->n_files + 1, sizeof(*j->file));
+    struct job_file *f = &j->file[j->n_files];
+    *f = (struct job_file){ .path = mem_strdup(row->path), .text = mem_strdup(row->text), .first_task = row->first_task, .tfs = row->tfs };
+    if (f->tfs) {
+        f->extent = mem_array(f->tfs, sizeof(*f->extent));
+        memcpy(f->extent, row->extents, row->extents_size);
+    }
+    for (uint64_t i = 0; i < f->tfs; i++)
+        j->task[f->first_task + i].file = (uint32_t)j->n_files;
+    j->n_files++;
+    return 0;
+}
+
+/* It was at a worker: that one's list is waited for, or the grace. */
+static void load_running(struct job *j, const struct row_task *row)
+{
+    struct tf *t = task_tf(j, row->number);
+
+    t->fence = (struct fence){ row->epoch, row->attempt };
+    t->last_node = mem_strdup(row->node);
+    tf_enter(t, TF_WAITING, flow_now(j->work.flow) + j->jobs->d->conf->limits.grace);
+    t->pulled = true;
+}
+
+static int load_task(void *arg, const struct row_task *row)
+{
+    struct loading *l = arg;
+    struct job *j = l->job;
+
+    if (row->number >= j->n_tasks || row->state == NULL)
+        return err_set(l->e, ERR_FAILED, "job %" PRIu64 ": task %" PRIu64 " is beyond its %" PRIu64 " tasks", row->job, row->number, j->n_tasks);
+    struct task *x = &j->task[row->number];
+    x->attempt = row->attempt;
+    x->seconds = row->seconds;
+    x->node = mem_strdup(row->node);
+    x->code = mem_strdup(strcmp(row->state, "done") == 0 ? "Done" : row->code);
+    x->text = mem_strdup(row->text);
+    snprintf(x->digest, sizeof(x->digest), "%s", row->digest ? row->digest : "");
+    for (unsigned i = 0; i < TASK_STATES; i++) {
+        if (strcmp(row->state, task_state_name[i]) == 0 && i != TASK_RUNNING)
+            task_set(j, row->number, (enum task_state)i);
+    }
+    if (strcmp(row->state, "running") == 0 && !j->ended)
+        load_running(j, row);
+    if (x->state == TASK_DONE && !row->published && !j->ended)
+        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, row->seconds, 0,
+                       false, row->time);
+    return 0;
+}
+
+int task_load(struct job *j, struct db *db, struct err *e)
+{
+    struct loading l = { j, e };
+    uint64_t cancelled = j->n[TASK_CANCELLED];
+
+    j->task = mem_array(j->n_tasks ? j->n_tasks : 1, sizeof(*j->task));
+    memset(j->n, 0, sizeof(j->n));
+    j->n[TASK_WAITING] = j->n_tasks;
+    if (rows_load_job_files(db, j->work.id, load_file, &l, e) < 0)
+        return -1;
+    task_stems(j);
+    if (rows_load_tasks(db, j->work.id, load_task, &l, e) < 0)
+        return -1;
+    for (uint64_t i = 0; i < j->n_tasks && (j->ended || cancelled); i++) {
+        if (j->task[i].state == TASK_WAITING && tf_find(&j->work, i) == NULL)
+            task_set(j, i, TASK_CANCELLED);
+    }
+    return 0;
+}

@@ -1,0 +1,160 @@
+/* tf.c - a TF's states, and the lists that follow from them
+ *
+ * From: run.c, source.c, job.c (new ones), assign.c, settle.c (what happens to them).  To: the queue of its work, the heap of deadlines.
+ * Always: a TF stands in its work's queue exactly while it is QUEUED, in the heap of deadlines exactly while due is not 0, and work->n counts it once.
+ */
+#include "config.h"
+#include "tf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "flow_core.h"
+#include "mem.h"
+
+const char *const tf_state_name[TF_STATES] = { "forming", "queued", "waiting", "building", "built" };
+const char *const outcome_name[END_KINDS] = { "done", "failed", "dropped", "lost", "cancelled" };
+
+/* ---- numbers by word ----------------------------------------------------------------------- */
+
+void tally_add(struct tally **t, const char *word, uint64_t n)
+{
+    for (; *t; t = &(*t)->next) {
+        if (strcmp((*t)->word, word) == 0)
+            break;
+    }
+    if (*t == NULL) {
+        *t = mem_zalloc(sizeof(**t));
+        snprintf((*t)->word, sizeof((*t)->word), "%s", word);
+    }
+    (*t)->n += n;
+}
+
+void tally_free(struct tally *t)
+{
+    while (t) {
+        struct tally *next = t->next;
+        free(t);
+        t = next;
+    }
+}
+
+uint64_t tally_sum(const struct tally *t)
+{
+    uint64_t n = 0;
+
+    for (; t; t = t->next)
+        n += t->n;
+    return n;
+}
+
+/* ---- a work -------------------------------------------------------------------------------- */
+
+static int queue_less(const void *a, const void *b)
+{
+    return ((const struct tf *)a)->id < ((const struct tf *)b)->id;
+}
+
+static size_t *queue_place(void *t)
+{
+    return &((struct tf *)t)->queue_place;
+}
+
+void work_init(struct work *w, struct flow *f, const struct work_ops *ops, bool is_job, uint64_t id)
+{
+    w->flow = f;
+    w->ops = ops;
+    w->is_job = is_job;
+    w->id = id;
+    w->progress = flow_now(f);
+    heap_init(&w->queue, queue_less, queue_place);
+}
+
+void work_free(struct work *w)
+{
+    heap_free(&w->queue);
+    tally_free(w->failures);
+    free(w->name);
+    free(w->workflow);
+    free(w->backends);
+    free(w->options);
+    free(w->output);
+}
+
+/* ---- a TF ---------------------------------------------------------------------------------- */
+
+struct tf *tf_create(struct work *w, uint64_t id)
+{
+    struct tf *t = mem_zalloc(sizeof(*t));
+
+    t->id = id;
+    t->work = w;
+    t->state = TF_FORMING;
+    t->queue_place = t->due_place = HEAP_NOWHERE;
+    t->born = t->entered = flow_now(w->flow);
+    w->n[TF_FORMING]++;
+    HASH_ADD(hh, w->tfs, id, sizeof(t->id), t);
+    return t;
+}
+
+struct tf *tf_find(struct work *w, uint64_t id)
+{
+    struct tf *t;
+
+    HASH_FIND(hh, w->tfs, &id, sizeof(id), t);
+    return t;
+}
+
+struct charge_key tf_key(const struct tf *t)
+{
+    return (struct charge_key){ t->work->is_job, t->work->id, t->id, t->fence.epoch, t->fence.attempt };
+}
+
+static void due_set(struct tf *t, double due)
+{
+    struct heap *h = &t->work->flow->due;
+
+    if (t->due != 0)
+        heap_remove(h, t);
+    t->due = due;
+    if (due != 0)
+        heap_push(h, t);
+}
+
+void tf_enter(struct tf *t, enum tf_state state, double due)
+{
+    struct work *w = t->work;
+
+    if (t->state == TF_QUEUED && state != TF_QUEUED)
+        heap_remove(&w->queue, t);
+    w->n[t->state]--;
+    w->n[state]++;
+    if (state == TF_QUEUED && t->state != TF_QUEUED)
+        heap_push(&w->queue, t);
+    if (state != t->state)
+        t->entered = flow_now(w->flow);
+    t->state = state;
+    if (state != TF_WAITING)
+        t->pulled = false;
+    due_set(t, due);
+    if (state == TF_QUEUED)
+        flow_kick(w->flow);
+}
+
+void tf_free(struct tf *t)
+{
+    struct work *w = t->work;
+
+    if (t->state == TF_QUEUED)
+        heap_remove(&w->queue, t);
+    due_set(t, 0);
+    w->n[t->state]--;
+    HASH_DEL(w->tfs, t);
+    if (t->charge) {
+        w->charged -= t->charge->bytes;
+        t->charge->tf = NULL;
+    }
+    free(t->last_text);
+    free(t->last_node);
+    free(t);
+}

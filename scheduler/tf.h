@@ -1,0 +1,118 @@
+/* tf.h - a TF on its way, and the run or job it belongs to, as the ledger's files see them
+ *
+ * A `work` is what a run and a job have in common: TFs waiting in order of their number, a way to describe one to a worker, and what to do at its end.
+ * A TF that is settled is no longer here: its record (settle.h) is.
+ */
+#ifndef SLUICE_TF_H
+#define SLUICE_TF_H
+
+#include <sys/queue.h>
+#include <uthash.h>
+#include "heap.h"
+#include "ledger.h"
+#include "node.h"
+
+enum tf_state { TF_FORMING, TF_QUEUED, TF_WAITING, TF_BUILDING, TF_BUILT, TF_STATES };
+extern const char *const tf_state_name[TF_STATES];
+
+struct fence { uint64_t epoch; uint32_t attempt; };
+static inline bool fence_newer(struct fence a, struct fence b)
+{
+    return a.epoch != b.epoch ? a.epoch > b.epoch : a.attempt > b.attempt;
+}
+
+struct flow;
+struct work;
+struct fnode;
+struct run_tf;                       /* source.h: its parts */
+
+enum { TF_AVOID = 16 };
+struct tf {
+    UT_hash_handle hh;               /* of its work, by id */
+    uint64_t id;
+    struct work *work;
+    enum tf_state state;
+    size_t queue_place, due_place;
+    double due;                      /* flow time; 0: none */
+    double born, entered;            /* flow time: first heard of; entered its state */
+    uint64_t bytes;                  /* in the buffer */
+    struct fence fence;              /* the present one, 0,0: never given out */
+    struct charge *charge;           /* of the present fence, while BUILDING or BUILT */
+    unsigned tries;                  /* attempts that failed */
+    unsigned refusals;
+    bool   pulled;                   /* WAITING: for the worker that pulled it before our start */
+    bool   cancelled;                /* Cancel was sent; the answer brings it back into the queue */
+    char   last_word[24];            /* of the last failure */
+    char  *last_text, *last_node;
+    struct account *avoid[TF_AVOID]; /* refused it, or failed at it */
+    unsigned n_avoid;
+    struct run_tf *parts;            /* of a run's TF */
+};
+
+/* How a TF ended. Strings for the call. */
+enum outcome { END_DONE, END_FAILED, END_DROPPED, END_LOST, END_CANCELLED, END_KINDS };
+extern const char *const outcome_name[END_KINDS];
+struct end {
+    enum outcome outcome;
+    const char *reason, *text, *node, *device, *digest;
+    double seconds;
+    bool   publish;                  /* there is something to be put under its final name */
+};
+
+struct work_ops {
+    void (*describe)(struct tf *t, Sluice__Assign *a);          /* parts or path, orbit, incomplete; arrays freed by described */
+    void (*described)(Sluice__Assign *a);
+    char *(*stem)(const struct tf *t);                          /* of its files; the caller frees */
+    void (*assigned)(struct tf *t);                             /* it was given out */
+    void (*built)(struct tf *t);
+    bool (*available)(struct tf *t);                            /* its data can be read by another node; else it says what becomes of it: waits or settles */
+    void (*due)(struct tf *t);                                  /* its deadline passed; due is 0 now */
+    void (*settle)(struct tf *t, const struct end *end);        /* counts, stores, frees t */
+    void (*answered)(struct work *w);                           /* a record of it is done with */
+    unsigned (*attempts)(const struct work *w);                 /* limit */
+};
+
+TAILQ_HEAD(work_list, work);
+struct work {
+    const struct work_ops *ops;
+    TAILQ_ENTRY(work) entry;
+    struct flow *flow;
+    bool     is_job;
+    uint64_t id;
+    int      pool, priority;
+    enum disp_policy policy;
+    unsigned classes;
+    char    *name, *workflow, *backends, *options, *output;
+    uint8_t  key[32];
+    uint32_t uid, gid;
+    double   time_limit;             /* s in a reconstruction process; 0: the configured one */
+    struct tf *tfs;                  /* by id */
+    struct heap queue;               /* QUEUED, by id */
+    unsigned n[TF_STATES];           /* TFs in each state */
+    uint64_t charged;                /* bytes given out */
+    uint64_t limit;                  /* BUILDING + BUILT at a time; 0: none */
+    bool     paused;                 /* nothing is given out */
+    bool     blocked;                /* in this pass: no node takes its oldest */
+    const char *why;                 /* stable code of what its oldest waits for, NULL: nothing */
+    unsigned records;                /* settled, not yet stored or published */
+    uint64_t dispatched, retried;
+    struct tally *failures;          /* attempts that failed, by word */
+    double   progress;               /* flow time of the last TF that came back */
+};
+
+/* Numbers by word, few words. */
+struct tally { char word[24]; uint64_t n; struct tally *next; };
+void tally_add(struct tally **t, const char *word, uint64_t n);
+void tally_free(struct tally *t);
+uint64_t tally_sum(const struct tally *t);
+
+struct tf *tf_create(struct work *w, uint64_t id);
+struct tf *tf_find(struct work *w, uint64_t id);
+/* Into another state: keeps the queue, the numbers and the deadline in order. due 0: none. */
+void tf_enter(struct tf *t, enum tf_state state, double due);
+void tf_free(struct tf *t);          /* out of every list; its charge, if any, stays behind without it */
+void work_init(struct work *w, struct flow *f, const struct work_ops *ops, bool is_job, uint64_t id);
+void work_free(struct work *w);      /* contents; no TFs may be left */
+struct charge_key tf_key(const struct tf *t);
+
+#endif
