@@ -1,1 +1,13 @@
 # unit tests of scheduler/: check_PROGRAMS += and TESTS +=
+farm_tests = tests/unit/farm_test
+check_PROGRAMS += $(farm_tests)
+TESTS += $(farm_tests)
+
+# the farm half of sluiced with a double of flow.h
+FARM_TEST_CPPFLAGS = $(SCHEDULER_CPPFLAGS) $(CMOCKA_CFLAGS) -I$(srcdir)/tests/unit
+FARM_TEST_LIBS = scheduler/libfarm.a scheduler/libwriter.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+farm_test_common = %D%/farm_fixture.c %D%/farm_fixture.h %D%/flow_double.c %D%/flow_double.h
+
+tests_unit_farm_test_SOURCES = %D%/farm_test.c $(farm_test_common)
+tests_unit_farm_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+tests_unit_farm_test_LDADD = $(FARM_TEST_LIBS)

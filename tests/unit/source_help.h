@@ -54,8 +54,23 @@ struct sluiced {
     void   (*announced)(struct sluiced *d, struct session *s, uint64_t id);
     uint64_t peak;                               /* most TFs of one source that were announced and not released */
     uint64_t released[HELP_SOURCES];             /* how many, by part */
+    uint64_t settled;                            /* what is announced up to this number is answered by Release at once */
     uint64_t total[HELP_SOURCES];                /* announced as fresh for the first time, by part */
 };
+
+static inline void sluiced_send_release(struct session *s, uint64_t first, uint64_t count)
+{
+    Sluice__Release m = SLUICE__RELEASE__INIT;
+    Sluice__Range r = SLUICE__RANGE__INIT, *list[] = { &r };
+
+    r.has_first = r.has_count = m.has_run = true;
+    r.first = first;
+    r.count = count;
+    m.run = HELP_RUN;
+    m.ranges = list;
+    m.n_ranges = 1;
+    chan_send(s->chan, 0, &m.base);
+}
 
 static inline void sluiced_took_range(struct sluiced *d, struct session *s, const Sluice__AnnounceRange *r)
 {
@@ -73,6 +88,8 @@ static inline void sluiced_took_range(struct sluiced *d, struct session *s, cons
             t->attempt = r->fence->attempt;
         }
         s->high = id > s->high ? id : s->high;
+        if (id <= d->settled)
+            sluiced_send_release(s, id, 1);
         if (id > d->total[s->part]) {
             if (id != d->total[s->part] + 1)
                 abort();                         /* numbers are consecutive */
@@ -234,17 +251,8 @@ static inline void sluiced_stop(struct sluiced *d)
 
 static inline void sluiced_release(struct sluiced *d, unsigned part, uint64_t first, uint64_t count)
 {
-    Sluice__Release m = SLUICE__RELEASE__INIT;
-    Sluice__Range r = SLUICE__RANGE__INIT, *list[] = { &r };
-
-    r.has_first = r.has_count = m.has_run = true;
-    r.first = first;
-    r.count = count;
-    m.run = HELP_RUN;
-    m.ranges = list;
-    m.n_ranges = 1;
     d->released[part] += count;
-    chan_send(d->sessions[part].chan, 0, &m.base);
+    sluiced_send_release(&d->sessions[part], first, count);
 }
 
 static inline void sluiced_say_stopping(struct sluiced *d, unsigned part)
@@ -374,6 +382,7 @@ static inline void puller_closed(void *arg, struct chan *c, const struct err *wh
 static inline void puller_open(struct puller *p, struct ev_loop *loop, const char *address, const char *node, const uint8_t *key, bool same_host)
 {
     static const struct chan_events events = { .message = puller_message, .closed = puller_closed };
+    static const struct chan_limits limits = { .beat_s = 0.1, .dead_s = 10 };
     Sluice__PullHello m = SLUICE__PULL_HELLO__INIT;
     struct err e;
 
@@ -386,7 +395,7 @@ static inline void puller_open(struct puller *p, struct ev_loop *loop, const cha
         fprintf(stderr, "%s\n", e.text);
         abort();
     }
-    p->chan = chan_create(loop, fd, NULL, &events, p);
+    p->chan = chan_create(loop, fd, &limits, &events, p);
     m.has_major = m.has_run = m.has_nonce = m.has_same_host = true;
     m.major = PROTO_MAJOR;
     m.run = HELP_RUN;

@@ -1,0 +1,69 @@
+/* farm_fixture.h - sluiced's farm half in this process, with peers that speak the real protocol to it over its Unix socket
+ *
+ * Daemon and peers share one loop; every wait runs it until something is true, for at most WAIT_S.
+ */
+#ifndef SLUICE_FARM_FIXTURE_H
+#define SLUICE_FARM_FIXTURE_H
+
+#include "flow_double.h"
+#include "sluiced.h"
+
+#define WAIT_S 10
+
+struct fixture {
+    struct ev_loop *loop;
+    char dir[64];
+    struct sluiced d;
+    bool up;
+};
+
+struct peer {                            /* one connection of ours to the daemon */
+    struct fixture *f;
+    struct connector *c;
+    bool ready, gone;
+    struct err why;                      /* of being gone */
+    uint32_t last_id;
+    unsigned got[256];                   /* messages by type */
+    uint32_t answer_id;
+    unsigned answer_type;
+    ProtobufCMessage *answer;            /* to the last question */
+    ProtobufCMessage *settings, *registered;      /* the last of each */
+};
+
+/* conf: text of the configuration, state_dir and socket are put over it. */
+void fx_open(struct fixture *f, const char *conf);       /* makes the folder and the configuration */
+void fx_start(struct fixture *f);
+void fx_stop(struct fixture *f);
+void fx_close(struct fixture *f);                        /* stops, removes the folder */
+void fx_conf(struct fixture *f, const char *conf);
+const char *fx_path(struct fixture *f, const char *name);        /* of a file in the folder; valid until the next call */
+
+bool fx_until(struct fixture *f, bool (*is)(void *arg), void *arg);
+void fx_turn(struct fixture *f, double seconds);         /* lets the loop run so long */
+
+struct peer *peer_connect(struct fixture *f, Sluice__Role role, const char *name);     /* fails the test when it is not let in */
+struct peer *peer_try(struct fixture *f, Sluice__Role role, const char *name);         /* ready or gone */
+void peer_close(struct peer *p);
+/* Sends and waits for the answer, which is the peer's. */
+const ProtobufCMessage *peer_ask(struct peer *p, const ProtobufCMessage *m);
+void peer_tell(struct peer *p, const ProtobufCMessage *m);
+bool peer_until_gone(struct peer *p);
+/* The daemon's session of that name. */
+struct session *fx_session(struct fixture *f, const char *name);
+
+/* A worker: registers and is answered. */
+struct registration { const char *node, *class, *boot; uint64_t start, connection; const char *serial; uint64_t buffer; };
+struct peer *worker_register(struct fixture *f, const struct registration *r);
+const ProtobufCMessage *worker_say(struct peer *p, const struct registration *r);
+
+/* Common questions. Each returns the code of the answer, 0 for one that was done; text of an error in p->answer. */
+int  ask_mark(struct peer *p, const char *node, const char *reason, const char *part);
+int  ask_clear(struct peer *p, const char *node, uint64_t id, bool any_owner, bool repeat_ok);
+int  ask_move(struct peer *p, const char *node, const char *to, const char *when);
+const Sluice__Node *ask_node(struct peer *p, const char *node);
+int  answer_code(const struct peer *p);
+const char *answer_text(const struct peer *p);
+const char *answer_word(const struct peer *p);
+bool node_has_why(const Sluice__Node *n, const char *word);
+
+#endif
