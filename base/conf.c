@@ -120,7 +120,7 @@ static const struct section {
 /* clang-format on */
 
 static const char *const pool_names[2] = { "online", "async" };
-static const char role_words[] = "read shift expert admin";
+static const char role_words[] = "read shift expert admin worker";
 
 /* --- one value ------------------------------------------------------------------------------ */
 

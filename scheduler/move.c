@@ -195,7 +195,7 @@ static void move_end(struct move *m, enum move_state state, const char *text)
 
     m->state = state;
     m->ended = clock_wall_ns();
-    if (text != NULL) {
+    if (text != NULL && text != m->text) {
         free(m->text);
         m->text = mem_strdup(text);
     }

@@ -229,7 +229,7 @@ void node_changed(struct node *n)
     struct verdict v;
 
     node_judge(n, &v);
-    if (v.usable != n->said.usable || (v.usable && v.devices_usable != n->said.devices_usable))
+    if (!n->d->stopping && (v.usable != n->said.usable || (v.usable && v.devices_usable != n->said.devices_usable)))
         say_usability(n, &v);
     n->said = v;
     flow_node_changed(n);
@@ -449,13 +449,6 @@ static void answer_registered(struct session *s, uint32_t id, struct node *n, co
         flow_registered_free(&out);
 }
 
-static void say_clock(const struct node *n)
-{
-    if (n->clock_offset > 2 || n->clock_offset < -2)
-        log_warning("node %s: its clock is %.1f s %s ours (nothing depends on it, but logs will not match)", n->name,
-                    n->clock_offset < 0 ? -n->clock_offset : n->clock_offset, n->clock_offset < 0 ? "behind" : "ahead of");
-}
-
 void node_register(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Register *r = m;
@@ -481,7 +474,6 @@ void node_register(struct session *s, uint32_t id, const void *m)
     take_over(n, s, r);
     log_info("node %s: registered: class %s, %zu device%s, host %s, pid %u, connection %llu%s", n->name, r->class_, r->n_devices,
              r->n_devices == 1 ? "" : "s", n->host, r->incarnation->pid, (unsigned long long)r->connection, n->added ? "" : ", held aside");
-    say_clock(n);
     answer_registered(s, id, n, r);
     node_send_settings(n);
     node_changed(n);

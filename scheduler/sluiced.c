@@ -210,6 +210,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
 {
     unsigned lost;
 
+    d->stopping = true;
     sessions_destroy(d->sessions);
     d->sessions = NULL;
     helper_destroy(d->helper);

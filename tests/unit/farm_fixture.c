@@ -5,10 +5,12 @@
 
 #include <ftw.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -78,6 +80,53 @@ void fx_stop(struct fixture *f)
     f->up = false;
 }
 
+static void child_serve(struct fixture *f, int ready)
+{
+    char conf[120], state[120], sock[120];
+    struct start start = { .config = conf, .state_dir = state, .socket = sock };
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct err e;
+
+    snprintf(conf, sizeof(conf), "%s/sluice.conf", f->dir);
+    snprintf(state, sizeof(state), "%s/state", f->dir);
+    snprintf(sock, sizeof(sock), "%s/sock", f->dir);
+    if (sluiced_start(&f->d, loop, &start, &e) < 0) {
+        fprintf(stderr, "child: %s\n", e.text);
+        _exit(1);
+    }
+    if (write(ready, "r", 1) != 1)
+        _exit(1);
+    ev_run(loop, 0);
+    _exit(0);
+}
+
+void fx_start_child(struct fixture *f)
+{
+    int fds[2];
+    char byte;
+
+    assert_int_equal(pipe(fds), 0);
+    f->child = fork();
+    assert_true(f->child >= 0);
+    if (f->child == 0) {
+        close(fds[0]);
+        child_serve(f, fds[1]);
+    }
+    close(fds[1]);
+    if (read(fds[0], &byte, 1) != 1)
+        fail_msg("the daemon did not start");
+    close(fds[0]);
+}
+
+void fx_kill_child(struct fixture *f)
+{
+    if (f->child <= 0)
+        return;
+    kill(f->child, SIGKILL);
+    waitpid(f->child, NULL, 0);
+    f->child = 0;
+}
+
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
     (void)st;
@@ -89,6 +138,7 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 void fx_close(struct fixture *f)
 {
     fx_stop(f);
+    fx_kill_child(f);
     ev_loop_destroy(f->loop);
     nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -204,7 +254,7 @@ static bool is_settled(void *arg)
     return p->ready || p->gone;
 }
 
-struct peer *peer_try(struct fixture *f, Sluice__Role role, const char *name)
+static struct peer *peer_make(struct fixture *f, Sluice__Role role, const char *name, int64_t shift_ns)
 {
     struct peer *p = mem_zalloc(sizeof(*p));
     struct connector_conf conf = { .loop = f->loop, .role = role, .name = name, .once = true,
@@ -214,11 +264,26 @@ struct peer *peer_try(struct fixture *f, Sluice__Role role, const char *name)
 
     snprintf(address, sizeof(address), "unix:%s/sock", f->dir);
     conf.address = address;
+    conf.clock_shift_ns = shift_ns;
     p->f = f;
     p->c = connector_create(&conf, &e);
     if (p->c == NULL)
         fail_msg("%s", e.text);
     assert_true(fx_until(f, is_settled, p));
+    return p;
+}
+
+struct peer *peer_try(struct fixture *f, Sluice__Role role, const char *name)
+{
+    return peer_make(f, role, name, 0);
+}
+
+struct peer *peer_connect_shifted(struct fixture *f, Sluice__Role role, const char *name, int64_t shift_ns)
+{
+    struct peer *p = peer_make(f, role, name, shift_ns);
+
+    if (!p->ready)
+        fail_msg("%s was not let in: %s", name, p->why.text);
     return p;
 }
 

@@ -8,6 +8,8 @@
 #include "flow_double.h"
 #include "sluiced.h"
 
+#include <sys/types.h>
+
 #define WAIT_S 10
 
 struct fixture {
@@ -15,6 +17,7 @@ struct fixture {
     char dir[64];
     struct sluiced d;
     bool up;
+    pid_t child;
 };
 
 struct peer {                            /* one connection of ours to the daemon */
@@ -34,6 +37,9 @@ struct peer {                            /* one connection of ours to the daemon
 void fx_open(struct fixture *f, const char *conf);       /* makes the folder and the configuration */
 void fx_start(struct fixture *f);
 void fx_stop(struct fixture *f);
+/* The same daemon in a process of its own, to be killed. */
+void fx_start_child(struct fixture *f);
+void fx_kill_child(struct fixture *f);                   /* SIGKILL, and waits until it is gone */
 void fx_close(struct fixture *f);                        /* stops, removes the folder */
 void fx_conf(struct fixture *f, const char *conf);
 const char *fx_path(struct fixture *f, const char *name);        /* of a file in the folder; valid until the next call */
@@ -43,6 +49,7 @@ void fx_turn(struct fixture *f, double seconds);         /* lets the loop run so
 
 struct peer *peer_connect(struct fixture *f, Sluice__Role role, const char *name);     /* fails the test when it is not let in */
 struct peer *peer_try(struct fixture *f, Sluice__Role role, const char *name);         /* ready or gone */
+struct peer *peer_connect_shifted(struct fixture *f, Sluice__Role role, const char *name, int64_t shift_ns);      /* its wall clock is off */
 void peer_close(struct peer *p);
 /* Sends and waits for the answer, which is the peer's. */
 const ProtobufCMessage *peer_ask(struct peer *p, const ProtobufCMessage *m);

@@ -1,5 +1,5 @@
 # unit tests of scheduler/: check_PROGRAMS += and TESTS +=
-farm_tests = tests/unit/farm_test
+farm_tests = tests/unit/farm_test tests/unit/farm_restart_test tests/unit/farm_trouble_test
 check_PROGRAMS += $(farm_tests)
 TESTS += $(farm_tests)
 
@@ -11,3 +11,11 @@ farm_test_common = %D%/farm_fixture.c %D%/farm_fixture.h %D%/flow_double.c %D%/f
 tests_unit_farm_test_SOURCES = %D%/farm_test.c $(farm_test_common)
 tests_unit_farm_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
 tests_unit_farm_test_LDADD = $(FARM_TEST_LIBS)
+
+tests_unit_farm_restart_test_SOURCES = %D%/farm_restart_test.c $(farm_test_common)
+tests_unit_farm_restart_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+tests_unit_farm_restart_test_LDADD = $(FARM_TEST_LIBS)
+
+tests_unit_farm_trouble_test_SOURCES = %D%/farm_trouble_test.c $(farm_test_common)
+tests_unit_farm_trouble_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+tests_unit_farm_trouble_test_LDADD = $(FARM_TEST_LIBS)

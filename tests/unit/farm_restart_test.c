@@ -1,0 +1,212 @@
+/* farm_restart_test.c - the daemon is killed: what was acknowledged is there again, with its reason, author and time
+ *
+ * A client keeps a ledger of what it was told. SLUICE_TEST_SCALE multiplies the number of kills.
+ */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "farm_fixture.h"
+#include "mem.h"
+
+enum { NODES = 8, KILLS = 8 };
+
+static const char conf_text[] = "class mi50 { devices = 1  shm = 1M }\nnode \"n[1-8]\" { class = mi50 }\n";
+
+struct ledger {
+    unsigned marks[NODES + 1];           /* acknowledged, open */
+    bool unsure[NODES + 1];              /* the last request was not answered: it may have happened or not */
+    int pool[NODES + 1];
+
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof(*f));
+
+    fx_open(f, conf_text);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fx_close(*state);
+    free(*state);
+    return 0;
+}
+
+static const char *name_of(unsigned i)
+{
+    static char name[8];
+
+    snprintf(name, sizeof(name), "n%u", i);
+    return name;
+}
+
+static void one_request(struct peer *p, struct ledger *l)
+{
+    unsigned i = 1 + (unsigned)random() % NODES;
+
+    if (l->unsure[i])
+        return;
+    if (random() % 3 == 0) {
+        int to = !l->pool[i];
+
+        if (ask_move(p, name_of(i), pool_name[to], NULL) == 0)
+            l->pool[i] = to;
+    } else if (l->marks[i] > 0 && random() % 2 == 0) {
+        if (ask_clear(p, name_of(i), 0, false, true) == 0)
+            l->marks[i] = 0;
+    } else if (ask_mark(p, name_of(i), "ECC errors", NULL) == 0) {
+        l->marks[i]++;
+    }
+}
+
+static bool is_in_pool(struct peer *p, unsigned i, int pool)
+{
+    int64_t end = clock_mono_ns() + WAIT_S * CLOCK_SECOND;
+    const Sluice__Node *n;
+
+    do {
+        n = ask_node(p, name_of(i));
+        if (strcmp(n->pool, pool_name[pool]) == 0)
+            return true;
+        fx_turn(p->f, 0.05);
+    } while (clock_mono_ns() < end);
+    return false;
+}
+
+/* What was acknowledged stands, and nothing else. */
+static void verify(struct peer *p, struct ledger *l)
+{
+    for (unsigned i = 1; i <= NODES; i++) {
+        const Sluice__Node *n = ask_node(p, name_of(i));
+
+        if (!l->unsure[i]) {
+            if (n->n_marks != l->marks[i])
+                fail_msg("node %s: %u marks were acknowledged, %zu are there", n->name, l->marks[i], n->n_marks);
+            assert_true(is_in_pool(p, i, l->pool[i]));
+        }
+        n = ask_node(p, name_of(i));
+        if (n->n_marks > 0) {
+            assert_false(n->usable);
+            assert_true(node_has_why(n, "MarkedByOperator"));
+            assert_string_equal(n->marks[0]->reason, "ECC errors");
+        }
+        l->marks[i] = (unsigned)n->n_marks;
+        l->unsure[i] = false;
+        l->pool[i] = strcmp(n->wanted_pool, "async") == 0;
+    }
+}
+
+/* Sends a mark and kills before it can be answered. */
+static void kill_in_mid_request(struct fixture *f, struct peer *p, struct ledger *l)
+{
+    Sluice__MarkNodes m = SLUICE__MARK_NODES__INIT;
+    unsigned i = 1 + (unsigned)random() % NODES;
+    char *names[1] = { (char *)name_of(i) };
+
+    m.names = names;
+    m.n_names = 1;
+    m.reason = (char *)"ECC errors";
+    assert_int_equal(chan_send(connector_chan(p->c), 4711, &m.base), 0);
+    ev_run(f->loop, EVRUN_NOWAIT);
+    usleep((useconds_t)(random() % 4000));
+    fx_kill_child(f);
+    l->unsure[i] = true;
+}
+
+/* B01 */
+static void marks_and_pools_outlive_sigkill(void **state)
+{
+    struct fixture *f = *state;
+    struct ledger l = { .marks = { 0 } };
+    unsigned seed = (unsigned)time(NULL), kills = KILLS, mid = 0;
+    const char *scale = getenv("SLUICE_TEST_SCALE");
+    struct peer *p;
+
+    if (scale != NULL && atof(scale) > 0)
+        kills = (unsigned)(kills * atof(scale)) + 1;
+    printf("seed %u, %u kills\n", seed, kills);
+    srandom(seed);
+    for (unsigned k = 0; k < kills; k++) {
+        fx_start_child(f);
+        p = peer_connect(f, SLUICE__ROLE__CLIENT, "ledger");
+        verify(p, &l);
+        for (long n = random() % 20; n > 0; n--)
+            one_request(p, &l);
+        if (k % 2 == 0) {
+            kill_in_mid_request(f, p, &l);
+            mid++;
+        } else {
+            fx_kill_child(f);
+        }
+        peer_close(p);
+    }
+    fx_start_child(f);
+    p = peer_connect(f, SLUICE__ROLE__CLIENT, "ledger");
+    verify(p, &l);
+    peer_close(p);
+    printf("%u kills, %u of them between request and answer\n", kills, mid);
+}
+
+/* B01: the author, the time and the history of a mark are the same after a kill. B07: cleared is cleared, the next mark acts. */
+static void a_mark_is_the_same_after_a_kill(void **state)
+{
+    struct fixture *f = *state;
+    Sluice__GetHistory q = SLUICE__GET_HISTORY__INIT;
+    const Sluice__History *h;
+    char *names[1] = { (char *)"n3" }, *owner;
+    int64_t created;
+    struct peer *p;
+
+    fx_start_child(f);
+    p = peer_connect(f, SLUICE__ROLE__CLIENT, "test");
+    assert_int_equal(ask_mark(p, "n3", "ECC errors", NULL), 0);
+    assert_int_equal(ask_mark(p, "n4", "A", NULL), 0);
+    assert_int_equal(ask_clear(p, "n4", 0, false, false), 0);
+    created = ask_node(p, "n3")->marks[0]->created;
+    owner = strdup(ask_node(p, "n3")->marks[0]->owner);
+    fx_kill_child(f);
+    peer_close(p);
+
+    fx_start_child(f);
+    p = peer_connect(f, SLUICE__ROLE__CLIENT, "test");
+    assert_true(ask_node(p, "n3")->marks[0]->created == created);
+    assert_string_equal(ask_node(p, "n3")->marks[0]->owner, owner);
+    assert_int_equal(ask_node(p, "n4")->n_marks, 0);
+    assert_false(node_has_why(ask_node(p, "n4"), "MarkedByOperator"));
+    assert_int_equal(ask_mark(p, "n4", "B", NULL), 0);
+    assert_true(node_has_why(ask_node(p, "n4"), "MarkedByOperator"));
+    q.names = names;
+    q.n_names = 1;
+    h = (const Sluice__History *)peer_ask(p, &q.base);
+    assert_int_equal(h->n_events, 2);
+    assert_string_equal(h->events[1]->what, "marked");
+    assert_string_equal(h->events[1]->reason, "ECC errors");
+    assert_true(strncmp(h->events[1]->who, owner, strlen(owner)) == 0);
+    free(owner);
+    fx_kill_child(f);
+    peer_close(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(marks_and_pools_outlive_sigkill, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_mark_is_the_same_after_a_kill, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
