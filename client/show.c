@@ -345,7 +345,8 @@ static void print_rows(const struct context *ctx, const struct chosen *columns, 
             char *text = r > 0 ? cell(&columns[i].c, object, people) : people ? heading(columns[i].name) : mem_strdup(columns[i].name);
 
             cells[r * n + i] = text;
-            widths[i] = width(text) > widths[i] ? width(text) : widths[i];
+            if ((r > 0 || !ctx->no_header) && width(text) > widths[i])
+                widths[i] = width(text);
         }
     }
     for (size_t r = ctx->no_header ? 1 : 0; r < rows; r++) {

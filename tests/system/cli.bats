@@ -1,0 +1,219 @@
+#!/usr/bin/env bats
+# What the command does without a daemon: usage, help, host lists, the configuration, the programs it starts.
+load ../lib
+
+setup() { FARM=$(mktemp -d "${TMPDIR:-/tmp}/sluice-test.XXXXXX"); cd "$FARM"; }
+teardown() { cd /; rm -rf "$FARM"; }
+
+@test "without a command, with an unknown one, or with half of one: status 2 and what there is" {
+  run sluice
+  [ "$status" -eq 2 ]
+  [[ $output == *"command is missing"* ]]
+  run sluice frobnicate
+  [ "$status" -eq 2 ]
+  [[ $output == *"no command 'frobnicate'"* ]]
+  run sluice node
+  [ "$status" -eq 2 ]
+  [[ $output == *"node show"*"node history"* ]]
+  run sluice $'\e[31m'
+  [ "$status" -eq 2 ]
+  [[ $output != *$'\e'* ]]
+}
+
+@test "every command has a help, on standard output, with status 0, naming each of its options" {
+  sluice help --table | tail -n +2 >table
+  [ "$(wc -l <table)" -gt 40 ]
+  while IFS='|' read -r name needs rest; do
+    [[ $needs == yes || $needs == no ]]
+    run --separate-stderr sluice help $name
+    [ "$status" -eq 0 ]
+    [ -z "$stderr" ]
+    [[ $output == "sluice $name"* ]]
+  done <table
+  grep -vE '^(reco|simulate|compare|devices|workflows|workflow|tf|help) ?' table >own
+  while IFS='|' read -r name needs rest; do
+    run --separate-stderr sluice $name --help
+    [ "$status" -eq 0 ]
+    for option in $(grep -oE -- '--[a-z-]+' <<<"$rest"); do
+      [[ $output == *"$option"* ]] || { echo "$name --help does not name $option"; false; }
+    done
+  done <own
+}
+
+@test "the table: names are unique, families stand together, each word is listed" {
+  sluice help --table | tail -n +2 | cut -d'|' -f1 >names
+  [ -z "$(sort names | uniq -d)" ]
+  cut -d' ' -f1 names | uniq | sort | uniq -d >scattered
+  [ ! -s scattered ] || { cat scattered; false; }
+  run sluice help
+  [ "$status" -eq 0 ]
+  while read -r name; do [[ $output == *"$name"* ]]; done <names
+}
+
+@test "completion offers commands, second words and options" {
+  sluice help --completion >complete.bash
+  bash -n complete.bash
+  complete_words() { bash -c 'source ./complete.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' bash "$@"; }
+  [ "$(complete_words sluice stat)" = status ]
+  [ "$(complete_words sluice node hist)" = history ]
+  [ "$(complete_words sluice mark --sev)" = --severity ]
+  [ "$(complete_words sluice node history --si)" = --since ]
+  [ "$(complete_words sluice nodes -- --pars | head -n 1)" = --parsable ] || [ "$(complete_words sluice nodes x --pars)" = --parsable ]
+}
+
+@test "usage errors: status 2, nothing on standard output, a sentence" {
+  while read -r line; do
+    run --separate-stderr bash -c "sluice $line"
+    [ "$status" -eq 2 ] || { echo "$line: $status $output $stderr"; false; }
+    [ -z "$output" ]
+    [ -n "$stderr" ]
+  done <<'END'
+mark n1
+mark n1 ''
+mark n1 '  '
+mark n[3-1] reason
+mark n1 reason --severity loud
+mark n1 reason --until yesterday
+mark n1 reason --until 2020-01-01T00:00:00Z
+clear n1 reason --id x
+clear n1 reason --id 0
+move n1
+move n1 --to nowhere
+move n1 --to async --when whenever
+move n1 --to async --timeout 5
+move --to async
+nodes --state lazy
+nodes --pool spare
+nodes -o
+run start --policy fair
+run start --keep forever
+run start --sources 0
+run start --name 'a b'
+run show x
+run show 0
+run stop 1 --data-timeout 5
+wait nothing 1
+wait job x
+submit
+submit --priority x f
+submit --time 0 f
+submit --time unlimited f
+job tfs 1 --state tired
+crash purge
+crash purge 1 --all
+logs
+up --nodes mi50
+up --nodes mi50:0
+up --shm 64MB
+up --nominal mi50
+node add n1
+hostlist fold
+hostlist melt n1
+hostlist diff n1
+nodes extra
+END
+}
+
+@test "a daemon that is not there: status 6, and where it was looked for" {
+  for command in status ping nodes runs jobs moves metrics check shm "crash list" "run show 1" "node show n1" "mark n1 reason" "backup x"; do
+    run sluice --socket "$FARM/none.sock" $command
+    [ "$status" -eq 6 ] || { echo "$command: $status $output"; false; }
+    [[ $output == *"$FARM/none.sock"* ]]
+    [ "$(wc -l <<<"$output")" -eq 1 ]
+  done
+  SLUICE_SOCKET=$FARM/other.sock run sluice ping
+  [ "$status" -eq 6 ]
+  [[ $output == *other.sock* ]]
+  run sluice ping
+  [[ $output == */run/sluice/sluiced.sock* ]]
+}
+
+@test "TCP: a port where nobody listens is not reachable" {
+  run timeout 20 sluice --server 127.0.0.1:1 ping
+  [ "$status" -eq 6 ]
+}
+
+@test "B49 host lists: fold, unfold, count, diff, and" {
+  [ "$(sluice hostlist fold n001 n002 n003 n010)" = "n[001-003,010]" ]
+  [ "$(sluice hostlist fold 'n[01-04,10,007-009]')" = "n[01-04,007-009,10]" ]
+  [ "$(sluice hostlist unfold 'n[9-11]' | paste -sd,)" = n9,n10,n11 ]
+  [ "$(sluice hostlist unfold 'r[1-2]n[3-4]' | paste -sd,)" = r1n3,r1n4,r2n3,r2n4 ]
+  [ "$(sluice hostlist count 'n[1-1],n1, n2')" = 2 ]
+  [ "$(sluice hostlist diff 'n[1-9]' 'n[4-6]')" = "n[1-3,7-9]" ]
+  [ "$(sluice hostlist and 'n[1-9]' 'n[4-12]')" = "n[4-9]" ]
+  [ "$(sluice hostlist count 'n[1-65536]')" = 65536 ]
+  [ "$(printf 'n1\nn2\nn3\n' | sluice hostlist fold -)" = "n[1-3]" ]
+  [ "$(seq -f 'x%g-y' 7 7 35000 | sluice hostlist count -)" = 5000 ]
+  for bad in 'n[010-9]:3' 'n[1-]:5' 'n[]:2' 'n[1-65537]:10' 'n1,,n2:4'; do
+    run --separate-stderr sluice hostlist fold "${bad%:*}"
+    [ "$status" -eq 2 ]
+    [ -z "$output" ]
+    [[ $stderr == *"column ${bad##*:}:"* ]]
+  done
+}
+
+@test "config show: the file, its defaults, its errors with file and line" {
+  printf 'state_dir = /srv/x\n\nclass a { devices = 2 }\n' >good.conf
+  [ "$(sluice config show --config good.conf)" = "$(cat good.conf)" ]
+  run sluice config show --config good.conf --effective
+  [ "$status" -eq 0 ]
+  [[ $output == *"state_dir = '/srv/x'"*"queue = 4096"*"devices = 2"* ]]
+  sluice config show --config good.conf --effective >effective.conf
+  [ "$(sluice config show --config effective.conf --effective)" = "$(cat effective.conf)" ]
+  [ "$(SLUICE_CONF=good.conf sluice config show --json | jq -r '.schema.name, .config[0].text')" = "$(echo config; cat good.conf)" ]
+  printf 'state_dir = /srv/x\ncolour = red\n' >bad.conf
+  run --separate-stderr sluice config show --config bad.conf
+  [ "$status" -eq 2 ]
+  [ -z "$output" ]
+  [[ $stderr == *"bad.conf:2:"*colour* ]]
+  run sluice config show --config none.conf
+  [ "$status" -eq 3 ]
+}
+
+@test "config show finds the farm of this folder or a parent" {
+  mkdir -p sluice-farm deep/er
+  printf 'state_dir = /srv/farm\n' >sluice-farm/sluice.conf
+  cd deep/er
+  [ "$(sluice config show)" = "state_dir = /srv/farm" ]
+  run sluice ping
+  [ "$status" -eq 6 ]
+  [[ $output == *"$FARM/sluice-farm/sluiced.sock"* ]]
+}
+
+@test "local commands become sluice-reco, found by SLUICE_LIBEXEC first" {
+  mkdir bin
+  printf '#!/bin/sh\nprintf "%%s|" "$@"\nexit 7\n' >bin/sluice-reco
+  chmod +x bin/sluice-reco
+  SLUICE_LIBEXEC=$FARM/bin run sluice tf info --some --options 'a b'
+  [ "$status" -eq 7 ]
+  [ "$output" = "tf|info|--some|--options|a b|" ]
+  SLUICE_LIBEXEC=$FARM/bin run sluice workflow check x
+  [ "$output" = "workflow|check|x|" ]
+  SLUICE_LIBEXEC=$FARM/bin run sluice reco
+  [ "$output" = "reco|" ]
+}
+
+@test "a full disk is a failure, a closed pipe is no crash" {
+  run bash -c 'sluice help >/dev/full'
+  [ "$status" -eq 1 ]
+  [[ $output == *"standard output"* ]]
+  run bash -c 'set -o pipefail; sluice hostlist unfold "n[1-65536]" | head -n 1'
+  [ "${lines[0]}" = n1 ]
+}
+
+@test "down without a farm says so" {
+  run sluice down
+  [ "$status" -eq 3 ]
+  run sluice down --dir "$FARM/none"
+  [ "$status" -eq 3 ]
+  [ ! -e "$FARM/none" ]
+}
+
+@test "--version and --help" {
+  run sluice --version
+  [ "$status" -eq 0 ]
+  [[ $output == "sluice "[0-9]* ]]
+  run sluice --help
+  [ "$status" -eq 0 ]
+  [[ $output == *--server*--socket* ]]
+}
