@@ -28,6 +28,7 @@
 
 #define TERM_LIMIT_S 1.5             /* SIGTERM: a daemon ends within 2 s whatever happens */
 #define INT_LIMIT_S  10.0            /* SIGINT: those under way get a chance; a second one ends at once */
+#define SAME_SIGNAL_NS (CLOCK_SECOND / 2)
 
 struct options {
     struct replay_conf replay;
@@ -44,6 +45,7 @@ struct program {
     ev_signal  on_int, on_term;
     ev_timer   tick;
     int        signal;               /* that ends us, 0: none */
+    int64_t    signal_ns;            /* when it came */
     bool       ended;
     struct err why;
     uint64_t   last_announced;       /* at the last tick */
@@ -334,11 +336,14 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
     struct program *p = w->data;
 
     (void)revents;
-    if (p->signal != 0) {            /* the second one: at once */
-        ev_break(loop, EVBREAK_ALL);
+    /* A second one ends at once, but for the same key pressed once: a terminal and `sluice replay` both pass it on. */
+    if (p->signal != 0) {
+        if (clock_mono_ns() - p->signal_ns > SAME_SIGNAL_NS)
+            ev_break(loop, EVBREAK_ALL);
         return;
     }
     p->signal = w->signum;
+    p->signal_ns = clock_mono_ns();
     replay_stop(p->replay, w->signum == SIGINT ? "interrupted" : "terminated", w->signum == SIGINT ? INT_LIMIT_S : TERM_LIMIT_S);
 }
 

@@ -365,6 +365,31 @@ static void what_fits_is_read_once(void **unused)
     assert_true(read > all && read < 20 * all);
 }
 
+static void workers_get_the_memory_to_read_only_and_of_one_size(void **unused)
+{
+    (void)unused;
+    struct arena *a = arena_create(100000, NULL);
+    struct range r;
+    char byte = 'x';
+
+    assert_int_equal(arena_take(a, 5000, &r), 0);
+    assert_int_equal(arena_fault(a, &r, NULL), 0);
+    memset(arena_at(a, r.offset), 'y', 5000);
+    assert_int_equal(pread(arena_fd(a), &byte, 1, (off_t)r.offset + 4999), 1);
+    assert_int_equal(byte, 'y');
+    assert_int_equal(pwrite(arena_fd(a), "x", 1, 0), -1);
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", arena_fd(a));
+    int again = open(path, O_RDWR | O_CLOEXEC);  /* whoever may, may still not cut it */
+    if (again >= 0) {
+        assert_int_equal(ftruncate(again, 10), -1);
+        assert_int_equal(ftruncate(again, 1 << 20), -1);
+        close(again);
+    }
+    arena_give(a, &r);
+    arena_destroy(a);
+}
+
 /* ---- pages ---------------------------------------------------------------------------------------- */
 
 static void page_put(uint8_t *p, unsigned fee, unsigned next, unsigned memory, unsigned stop)
@@ -434,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(B79_memory_below_one_time_frame_is_refused_with_the_size_needed, make_film, drop_film),
         cmocka_unit_test_setup_teardown(B79_any_memory_from_one_time_frame_on_plays_to_the_end, make_film, drop_film),
         cmocka_unit_test_setup_teardown(what_fits_is_read_once, make_film, drop_film),
+        cmocka_unit_test(workers_get_the_memory_to_read_only_and_of_one_size),
         cmocka_unit_test(verify_walks_the_pages_of_raw_data),
     };
     make_seed();

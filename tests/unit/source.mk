@@ -1,6 +1,6 @@
 # unit tests of the source: check_PROGRAMS += and TESTS +=
 SOURCE_TESTS = tests/unit/hold_test tests/unit/pace_test tests/unit/reel_test tests/unit/source_test \
-	tests/unit/replay_test
+	tests/unit/replay_test tests/unit/source_program_test
 check_PROGRAMS += $(SOURCE_TESTS)
 TESTS += $(SOURCE_TESTS)
 
@@ -19,3 +19,7 @@ tests_unit_source_test_LDADD = $(SOURCE_LIBS) $(CMOCKA_LIBS)
 tests_unit_replay_test_SOURCES = tests/unit/replay_test.c tests/unit/source_help.h
 tests_unit_replay_test_CPPFLAGS = $(WORKER_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_replay_test_LDADD = $(SOURCE_LIBS) $(CMOCKA_LIBS)
+tests_unit_source_program_test_SOURCES = tests/unit/source_program_test.c tests/unit/source_help.h
+tests_unit_source_program_test_CPPFLAGS = $(WORKER_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_source_program_test_LDADD = $(SOURCE_LIBS) $(CMOCKA_LIBS)
+EXTRA_tests_unit_source_program_test_DEPENDENCIES = sluice-source$(EXEEXT)

@@ -280,6 +280,30 @@ static void both_ways_bring_the_same_bytes(void **unused)
     puller_close(&raw);
 }
 
+static void over_tcp_a_wish_for_a_descriptor_is_met_with_bytes(void **unused)
+{
+    (void)unused;
+    struct outlet *tcp;
+    struct puller p;
+    const struct outlet_conf oc = { .loop = loop, .address = "127.0.0.1:0", .run = HELP_RUN, .holds = holds, .n_holds = 1, .max_workers = 4, .handshake_s = 5 };
+    struct err e;
+
+    wait_in();
+    add_part(300000);
+    tcp = outlet_create(&oc, &e);
+    assert_non_null(tcp);
+    assert_string_not_equal(outlet_address(tcp), "127.0.0.1:0");
+    outlet_open(tcp, source_key(source), memory_fd);
+    puller_open(&p, loop, outlet_address(tcp), "node-a", d.key, true);
+    wait_for(loop, p.ready);
+    puller_pull(&p, 1, PART_NUMBER, 1);
+    wait_for(loop, p.n_got == 1 && p.gots[0].ok);
+    assert_false(p.gots[0].by_descriptor);
+    assert_memory_equal(p.gots[0].data, memory, 300000);
+    puller_close(&p);
+    outlet_destroy(tcp);
+}
+
 static void stale_gone_and_foreign_pulls_are_refused_by_name(void **unused)
 {
     (void)unused;
@@ -408,6 +432,7 @@ int main(void)
         TEST(out_of_contact_for_too_long_it_gives_up),
         TEST(a_refusal_at_the_start_is_final_and_its_code_is_kept),
         TEST(both_ways_bring_the_same_bytes),
+        TEST(over_tcp_a_wish_for_a_descriptor_is_met_with_bytes),
         TEST(stale_gone_and_foreign_pulls_are_refused_by_name),
         TEST(who_does_not_know_the_key_gets_nothing),
         TEST(who_says_nothing_is_turned_away_at_the_deadline),
