@@ -58,7 +58,8 @@ static void add_part(size_t size)
 
     for (size_t i = 0; i < size; i += 8)
         memcpy(at + i, &(uint64_t){ make_random(UINT64_MAX) }, size - i < 8 ? size - i : 8);
-    source_add(source, &(struct hold_part){ .id = ++last_id, .first_orbit = 100 + (uint32_t)last_id, .data = at, .size = size, .offset = used,
+    last_id++;
+    source_add(source, &(struct hold_part){ .id = last_id, .first_orbit = 100 + (uint32_t)last_id, .data = at, .size = size, .offset = used,
                                             .xxh3 = XXH3_64bits(at, size) });
     used += (size + 63) / 64 * 64;
 }
