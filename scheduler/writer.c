@@ -58,6 +58,7 @@ struct writer {
     bool            full;
     int64_t         full_since, retry_at, retry_pause;
     int64_t         locked_since, locked_limit;
+    int64_t         attempt_since;        /* a transaction is under way */
     bool            locked_beyond;
     struct writer_state state;            /* figures and `why` */
 };
@@ -214,10 +215,6 @@ static void became_full(struct writer *w, const struct err *e)
 static void still_locked(struct writer *w, const struct err *e)
 {
     int64_t now = clock_mono_ns();
-    if (w->locked_since == 0) {
-        w->locked_since = now;
-        log_warning("state: %s; waiting", e->text);
-    }
     if (now - w->locked_since < w->locked_limit)
         return;
     if (!w->locked_beyond)
@@ -238,20 +235,26 @@ static void sleep_until(struct writer *w, int64_t mono_ns)
 /* Runs the batch with the lock let go. */
 static enum outcome attempt(struct writer *w, bool reserve_first, struct err *e)
 {
+    int64_t start = clock_mono_ns();
+    w->attempt_since = start;
     pthread_mutex_unlock(&w->lock);
     if (reserve_first)
         db_use_reserve(w->db);
-    int64_t start = clock_mono_ns();
     enum outcome o = commit(w, e);
     double seconds = (double)(clock_mono_ns() - start) / 1e9;
     uint64_t log_bytes = db_log_bytes(w->db);
     pthread_mutex_lock(&w->lock);
+    w->attempt_since = 0;
     w->state.log_bytes = log_bytes;
     if (reserve_first)
         w->state.reserve = false;
     if (o == COMMITTED) {
         w->locked_since = 0;
         batch_done(w, seconds);
+    }
+    if (o == LOCKED && w->locked_since == 0) {
+        w->locked_since = start;
+        log_warning("state: %s; waiting", e->text);
     }
     return o;
 }
@@ -495,7 +498,7 @@ void writer_state(const struct writer *cw, struct writer_state *out)
     pthread_mutex_lock(&w->lock);
     *out = w->state;
     out->writable = !w->full && !w->locked_beyond;
-    int64_t since = w->full ? w->full_since : w->locked_since;
+    int64_t since = w->full ? w->full_since : w->locked_since ? w->locked_since : w->attempt_since;
     out->waiting_s = since ? (double)(now - since) / 1e9 : 0;
     out->since_s = out->writable ? 0 : out->waiting_s;
     out->kept = w->waiting[CHANGE_KEEP];

@@ -37,7 +37,7 @@ struct writer_state {
     uint64_t queued, kept;         /* changes waiting; of them CHANGE_KEEP */
     uint64_t commits, changes, refused;
     double   last_commit_s, slowest_commit_s;
-    double   waiting_s;            /* since when nothing could be committed though something waits; 0: all is well */
+    double   waiting_s;            /* since when nothing could be committed though something waits, the transaction under way included: above 1 s worth a line */
     uint64_t log_bytes;            /* the write-ahead log; above WRITER_LOG_WARNING somebody keeps a read transaction open */
     bool     reserve;              /* the reserve for marks is there */
 };

@@ -556,14 +556,33 @@ static int check_identity(struct db *db, struct err *e)
     return db_id_write(db->dir, db->id, 0, e);
 }
 
+/* Even to read, the log's shared memory has to be made: with the disk full, the reserve pays for it. */
+static struct db *connect_checked(const char *dir, const char *path, struct err *e)
+{
+    for (int try = 0; try < 2; try++) {
+        struct db *db = db_connect(dir, path, SQLITE_OPEN_READWRITE, e);
+        if (db && check_contents(db, e) == 0 && into_wal(db, e) == 0)
+            return db;
+        int code = db ? db->code & 0xff : SQLITE_OK;
+        db_close(db);
+        char *reserve = db_path(dir, "state.reserve");
+        bool again = (code == SQLITE_FULL || code == SQLITE_IOERR || code == SQLITE_CANTOPEN) && unlink(reserve) == 0;
+        free(reserve);
+        if (!again)
+            break;
+        log_warning("state: %s; the reserve was given up", e ? e->text : "the disk is full");
+    }
+    return NULL;
+}
+
 static struct db *open_checked(const char *dir, const char *path, const struct db_hooks *hooks, struct err *e)
 {
     if (find_or_make(dir, path, e) < 0)
         return NULL;
-    struct db *db = db_connect(dir, path, SQLITE_OPEN_READWRITE, e);
+    struct db *db = connect_checked(dir, path, e);
     if (db == NULL)
         return NULL;
-    if (check_contents(db, e) < 0 || into_wal(db, e) < 0 || migrate_forward(db, hooks, e) < 0 || check_identity(db, e) < 0) {
+    if (migrate_forward(db, hooks, e) < 0 || check_identity(db, e) < 0) {
         db_close(db);
         return NULL;
     }

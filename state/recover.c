@@ -22,7 +22,7 @@
 #include "mem.h"
 #include "str.h"
 
-enum { LOST_NUMBERS = 1000, ROWS_PER_PAGE = 400, PROBES = 500000 };
+enum { LOST_NUMBERS = 1000, ROWS_PER_PAGE = 400, PROBES = 200000, TABLE_LIMIT_S = 20 };
 
 struct saving {
     struct db *from, *to;
@@ -31,6 +31,7 @@ struct saving {
     uint64_t saved, refused, bad;             /* bad: places that could not be read */
     int64_t span;                             /* no table can have more rows than this */
     unsigned probes;
+    int64_t until;                            /* a table gets so much time for what cannot be read */
 };
 
 static int copy_file(const char *from, const char *to, struct err *e)
@@ -73,28 +74,40 @@ static bool sweep(struct saving *s, sqlite3_stmt *q, int64_t lo, int64_t hi, int
     sqlite3_bind_int64(q, 1, lo);
     sqlite3_bind_int64(q, 2, hi);
     int step;
+    bool first = true;
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
         int64_t id = sqlite3_column_int64(q, 0);
-        if (id < lo || id > hi || (q == s->up ? id <= *last : id >= *last)) {
-            step = SQLITE_CORRUPT;           /* a damaged key leads in circles */
+        bool onward = q == s->up ? id > *last : id < *last;
+        uint64_t jump = onward ? (uint64_t)(q == s->up ? id - *last : *last - id) : 0;
+        if (id < lo || id > hi || !onward || (!first && jump > (uint64_t)s->span)) {
+            step = SQLITE_CORRUPT;           /* a damaged key leads in circles, or to where no row can be */
             break;
         }
         take_row(s, q);
         *last = id;
+        first = false;
     }
     sqlite3_reset(q);
     return step == SQLITE_DONE;
 }
 
+static bool is_tired(const struct saving *s)
+{
+    return s->probes >= PROBES || clock_mono_ns() >= s->until;
+}
+
 static void save_range(struct saving *s, int64_t lo, int64_t hi)
 {
     int64_t low = lo - 1, high = hi + 1;
-    if (lo > hi || s->probes >= PROBES || sweep(s, s->up, lo, hi, &low))
+    if (lo > hi || is_tired(s) || sweep(s, s->up, lo, hi, &low))
         return;
     if (low < hi && sweep(s, s->down, low + 1, hi, &high))
         return;
-    if (high == INT64_MAX && low < INT64_MAX - s->span - 1)
-        high = (low < 0 ? 0 : low) + s->span;      /* the far end cannot be read: no need to look where no row can be */
+    /* A side that could not be read at all reaches no further than rows can be. */
+    if (low < lo && high <= hi && high > s->span && low < high - s->span)
+        low = high - s->span;
+    if (low < INT64_MAX - s->span && high > low + s->span)
+        high = low + s->span;
     lo = low + 1;
     hi = high - 1;
     if (lo >= hi) {
@@ -148,7 +161,7 @@ static int save_table(struct saving *s, struct err *e)
         else if (s->up == NULL || s->down == NULL)
             s->bad++;
         else
-            save_range(s, INT64_MIN + 2, INT64_MAX - 1);
+            save_range(s, 1, INT64_MAX - 1);           /* SQLite counts rowids from 1 */
     }
     sqlite3_finalize(s->up);
     sqlite3_finalize(s->down);
@@ -163,11 +176,19 @@ static int save_table(struct saving *s, struct err *e)
 /* Marks and history first: should the disk fill, they are the last to be missed. */
 static const char *const tables[] = { "mark", "event", "node", "move", "run", "job", "job_file", "task", "run_pruned", "run_tf", "crash", "meta" };
 
+static int nothing(const char *dir, struct err *e)
+{
+    return err_set(e, ERR_FAILED, "nothing can be read of %s/state.db, which was left as it is; `sluiced --state %s --restore FILE` puts a backup in its place",
+                   dir, dir);
+}
+
 static int save_tables(struct db *from, struct db *to, int64_t pages, struct str *said, bool *whole, struct err *e)
 {
+    uint64_t saved = 0;
     *whole = true;
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-        struct saving s = { .from = from, .to = to, .table = tables[i], .span = pages * ROWS_PER_PAGE };
+        struct saving s = { .from = from, .to = to, .table = tables[i], .span = pages * ROWS_PER_PAGE,
+                            .until = clock_mono_ns() + TABLE_LIMIT_S * CLOCK_SECOND };
         if (save_table(&s, e) < 0)
             return -1;
         bool good = s.bad == 0 && (s.refused == 0 || i == ARRAY_LEN(tables) - 1);      /* meta's own rows are there already */
@@ -175,8 +196,9 @@ static int save_tables(struct db *from, struct db *to, int64_t pages, struct str
         if (!good)
             str_addf(said, ", %" PRIu64 " places could not be read, %" PRIu64 " rows made no sense\n", s.bad, s.refused);
         *whole = *whole && good;
+        saved += s.saved;
     }
-    return 0;
+    return *whole || saved > 0 ? 0 : nothing(to->dir, e);
 }
 
 /* ---- getting the damaged one open ---- */
@@ -189,21 +211,48 @@ static bool readable(struct db *db)
     return db_query_int(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('mark', 'event', 'node', 'run', 'job')", &n, &ignored) == 0 && n == 5;
 }
 
-static int transplant(const char *work, const char *fresh, struct err *e)
+static int copy_page(int in, int out, uint64_t number)
 {
     uint8_t page[DB_PAGE];
+    off_t at = (off_t)(number - 1) * DB_PAGE;
+    return pread(in, page, sizeof page, at) == (ssize_t)sizeof page && pwrite(out, page, sizeof page, at) == (ssize_t)sizeof page ? 0 : -1;
+}
+
+static uint32_t big_endian(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* The schema's tree: the first page, and the leaves it points to when it does not fit into one. */
+static int copy_schema_pages(int in, int out, uint64_t pages)
+{
+    enum { HEAD = 100, INTERIOR = 0x05 };
+    uint8_t page[DB_PAGE];
+    if (pread(in, page, sizeof page, 0) != (ssize_t)sizeof page)
+        return -1;
+    if (page[HEAD] == INTERIOR) {
+        unsigned cells = (unsigned)page[HEAD + 3] << 8 | page[HEAD + 4];
+        if (copy_page(in, out, big_endian(page + HEAD + 8)) < 0)
+            return -1;
+        for (unsigned i = 0; i < cells; i++) {
+            unsigned at = (unsigned)page[HEAD + 12 + 2 * i] << 8 | page[HEAD + 13 + 2 * i];
+            if (at > DB_PAGE - 4 || copy_page(in, out, big_endian(page + at)) < 0)
+                return -1;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        page[28 + i] = (uint8_t)(pages >> (24 - 8 * i));          /* size of the file in pages */
+        page[32 + i] = page[36 + i] = 0;                          /* no free pages: nothing is written here anyway */
+        page[92 + i] = page[24 + i];                              /* the size is valid for this change counter */
+    }
+    return pwrite(out, page, sizeof page, 0) == (ssize_t)sizeof page ? 0 : -1;
+}
+
+static int transplant(const char *work, const char *fresh, struct err *e)
+{
     struct stat st;
     int in = open(fresh, O_RDONLY | O_CLOEXEC), out = open(work, O_RDWR | O_CLOEXEC);
-    int rc = in >= 0 && out >= 0 && pread(in, page, sizeof page, 0) == (ssize_t)sizeof page && fstat(out, &st) == 0 ? 0 : -1;
-    if (rc == 0) {
-        uint64_t pages = (uint64_t)st.st_size / DB_PAGE;
-        for (int i = 0; i < 4; i++) {
-            page[28 + i] = (uint8_t)(pages >> (24 - 8 * i));          /* size of the file in pages */
-            page[32 + i] = page[36 + i] = 0;                          /* no free pages: nothing is written here anyway */
-            page[92 + i] = page[24 + i];                              /* the size is valid for this change counter */
-        }
-        rc = pwrite(out, page, sizeof page, 0) == (ssize_t)sizeof page ? 0 : -1;
-    }
+    int rc = in >= 0 && out >= 0 && fstat(out, &st) == 0 ? copy_schema_pages(in, out, (uint64_t)st.st_size / DB_PAGE) : -1;
     if (rc < 0)
         err_errno(e, ERR_FAILED, "cannot repair the first page of %s", work);
     if (in >= 0)
@@ -235,7 +284,7 @@ static struct db *open_damaged(const char *dir, const char *work, const char *fr
         db = NULL;
     }
     if (db == NULL)
-        err_set(e, ERR_FAILED, "nothing can be read of %s/state.db; `sluiced --state %s --restore FILE` puts a backup in its place", dir, dir);
+        nothing(dir, e);
     free(log);
     free(shm);
     return db;

@@ -311,5 +311,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(every_column_comes_back), T(what_ended_is_not_open), T(history_grows_and_is_asked_by_node_time_and_number), T(time_frames_come_by_pages),
     };
+    cmocka_set_test_filter(getenv("SLUICE_TEST_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

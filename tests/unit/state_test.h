@@ -2,6 +2,7 @@
 #ifndef SLUICE_STATE_TEST_H
 #define SLUICE_STATE_TEST_H
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <setjmp.h>
