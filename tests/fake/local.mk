@@ -1,1 +1,12 @@
-# tests/fake/
+# tests/fake/ - workers and sources by the hundred in one process, for system tests and benches; they speak the real protocol
+check_PROGRAMS += tests/fake/fake-worker tests/fake/fake-source
+
+FAKE_LIBS = proto/libproto.a $(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm $(BASE_LIBS)
+
+tests_fake_fake_worker_SOURCES = %D%/worker.c %D%/fake.c %D%/fake.h
+tests_fake_fake_worker_CPPFLAGS = $(PROTO_CPPFLAGS)
+tests_fake_fake_worker_LDADD = $(FAKE_LIBS)
+
+tests_fake_fake_source_SOURCES = %D%/source.c %D%/fake.c %D%/fake.h
+tests_fake_fake_source_CPPFLAGS = $(PROTO_CPPFLAGS)
+tests_fake_fake_source_LDADD = $(FAKE_LIBS)
