@@ -52,3 +52,11 @@ scheduler_libflow_a_SOURCES = \
 	%D%/task.c \
 	%D%/tf.c %D%/tf.h \
 	%D%/wait.c %D%/wait.h
+
+# the daemon
+sbin_PROGRAMS += sluiced
+sluiced_SOURCES = %D%/main.c
+sluiced_CPPFLAGS = $(SCHEDULER_CPPFLAGS)
+# the two halves call each other
+sluiced_LIBTOOLFLAGS = --preserve-dup-deps
+sluiced_LDADD = scheduler/libfarm.a scheduler/libflow.a scheduler/libfarm.a scheduler/libdispatch.a scheduler/libwriter.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) -lm
