@@ -133,6 +133,8 @@ void args_parse(const struct command *c, int argc, char **argv, struct context *
         return;
     }
     command_options(c, add_row, &p);
+    if (p.n == 0)
+        argp.options = NULL;        /* glibc leaks a little over an empty table */
     argv[0] = name;                 /* argp shows it; it stays until the end of the program */
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     if (c->flags & SHOWS)
