@@ -2,7 +2,7 @@
  *
  * From: replay.c (adds parts), sluiced (Release, Window, RunStopping).  To: sluiced (Source, Announce, EndOfStream), replay.c (freed).
  * What it holds is in hold.c; here is only who is told what on the connection at hand. Nothing is announced before SourceAccepted came on
- * this very connection, and EndOfStream goes out behind the last announcement.
+ * this very connection, and EndOfStream goes out behind the last announcement; it is over when sluiced answered that and nothing is held.
  */
 #include "config.h"
 
@@ -17,6 +17,7 @@
 #include "mem.h"
 
 enum { ANNOUNCE_RANGES = 64, ANNOUNCE_TFS = 512 };     /* of one message; more go into the next */
+enum { ASK_SOURCE = 1, ASK_END = 2 };                  /* ids of the two frames that want an answer */
 #define ANNOUNCE_S 0.010
 
 enum source_state { SOURCE_OUT, SOURCE_ASKED, SOURCE_IN, SOURCE_FAILED };
@@ -30,11 +31,11 @@ struct source {
     struct file_owner self;
     uint64_t     connections, accepted;
     uint32_t     window;
-    bool         has_key, refused, ending, end_sent, done;
+    bool         has_key, ending, end_sent, end_heard, done;
     uint8_t      key[RUNKEY_SIZE];
     uint64_t     skipped;
     struct err   last;               /* why the last try failed */
-    ev_timer     announce, patience, flush;
+    ev_timer     announce, patience;
 };
 
 /* ---- what is said to sluiced -------------------------------------------------------------- */
@@ -56,7 +57,7 @@ static void send_source(struct source *s, struct chan *c)
     m.incarnation = &who;
     m.holds = s->conf.holds;
     m.connection = ++s->connections;
-    chan_send(c, 1, &m.base);
+    chan_send(c, ASK_SOURCE, &m.base);
 }
 
 static void range_fill(const struct hold_range *r, Sluice__AnnounceRange *m, Sluice__Fence *fence)
@@ -108,9 +109,7 @@ static void send_end(struct source *s, struct chan *c)
     m.run = s->conf.run;
     m.watermark = hold_watermark(s->hold);
     m.skipped = s->skipped;
-    s->end_sent = chan_send(c, 0, &m.base) == 0;
-    if (s->end_sent)
-        ev_timer_again(s->conf.loop, &s->flush);
+    s->end_sent = chan_send(c, ASK_END, &m.base) == 0;
 }
 
 /* A failing send closes the connection; `lost` follows, and after the reconnect everything is said again. */
@@ -142,27 +141,10 @@ static void on_announce(struct ev_loop *loop, ev_timer *w, int revents)
     announce_now(w->data);
 }
 
-/* Once nothing is held and the end left this process, whatever happens to the connection is no matter any more. */
+/* Once nothing is held and sluiced knows of the end, whatever happens to the connection is no matter any more. */
 static void look_if_done(struct source *s)
 {
-    struct chan *c = connector_chan(s->connector);
-
-    if (s->end_sent && hold_in_use(s->hold) == 0 && c != NULL && chan_queued(c) == 0)
-        s->done = true;
-}
-
-/* The end was queued: whoever waits for it hears when it left this process. */
-static void on_flush(struct ev_loop *loop, ev_timer *w, int revents)
-{
-    struct source *s = w->data;
-    struct chan *c = connector_chan(s->connector);
-
-    (void)revents;
-    if (c != NULL && chan_queued(c) > 0)
-        return;
-    look_if_done(s);
-    ev_timer_stop(loop, w);
-    s->conf.events.changed(s->conf.arg, s);
+    s->done = s->done || (s->end_heard && hold_in_use(s->hold) == 0);
 }
 
 /* ---- contact ------------------------------------------------------------------------------ */
@@ -180,12 +162,11 @@ static void fail(struct source *s, const struct err *why)
 static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 {
     struct source *s = w->data;
-    struct err e = s->last;
+    struct err e;
 
     (void)loop, (void)revents;
-    if (!s->refused)
-        err_set(&e, ERR_UNREACHABLE, "sluiced at %s: no contact for %.0f s: %.300s", s->conf.server,
-                s->accepted > 0 ? s->conf.lost_s : s->conf.first_s, s->last.text);
+    err_set(&e, ERR_UNREACHABLE, "sluiced at %s: no contact for %.3g s: %.300s", s->conf.server,
+            s->accepted > 0 ? s->conf.lost_s : s->conf.first_s, s->last.text);
     fail(s, &e);
 }
 
@@ -216,10 +197,9 @@ static void on_lost(void *arg, const struct err *why)
     if (s->state == SOURCE_FAILED || s->done)
         return;
     s->state = SOURCE_OUT;
-    s->end_sent = false;
+    s->end_sent = s->end_heard = false;
     ev_timer_stop(s->conf.loop, &s->announce);
-    if (!s->refused)
-        s->last = *why;
+    s->last = *why;
     if (was_in)
         log_warning("source %s: contact with sluiced lost: %s", s->name, why->text);
     /* Trying again changes neither a version nor a permission. */
@@ -247,7 +227,6 @@ static void on_accepted(struct source *s, const Sluice__SourceAccepted *m)
     s->has_key = true;
     s->window = m->window;
     s->state = SOURCE_IN;
-    s->refused = false;
     ev_timer_stop(s->conf.loop, &s->patience);
     if (s->accepted++ > 0)
         log_info("source %s: in contact again, announces %zu time-frames anew", s->name, hold_count(s->hold));
@@ -257,23 +236,25 @@ static void on_accepted(struct source *s, const Sluice__SourceAccepted *m)
     s->conf.events.changed(s->conf.arg, s);
 }
 
-/* The first refusal is final. Later ones may only mean that sluiced has not yet seen our old connection end. */
+/* A refusal is final: of a newer connection of the same process sluiced refuses none but for good reasons. */
 static void on_error(struct source *s, const Sluice__Error *m)
 {
     struct err e;
 
     err_set(&e, m->has_code && m->code > 0 && m->code < 256 ? m->code : ERR_FAILED, "%.500s", m->text != NULL ? m->text : "refused without a reason");
-    if (s->state != SOURCE_ASKED) {
-        log_warning("source %s: sluiced says: %s", s->name, e.text);
-        return;
-    }
-    if (s->accepted == 0 || e.code != ERR_STATE) {
+    if (s->state == SOURCE_ASKED)
         fail(s, &e);
+    else
+        log_warning("source %s: sluiced says: %s", s->name, e.text);
+}
+
+static void on_end_heard(struct source *s, uint32_t id)
+{
+    if (id != ASK_END || !s->end_sent)
         return;
-    }
-    s->refused = true;
-    s->last = e;
-    log_warning("source %s: not taken back yet: %s", s->name, e.text);
+    s->end_heard = true;
+    look_if_done(s);
+    s->conf.events.changed(s->conf.arg, s);
 }
 
 static bool is_ours(const struct source *s, bool has_run, uint64_t run)
@@ -295,7 +276,7 @@ static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, co
 {
     struct source *s = arg;
 
-    (void)c, (void)id, (void)fds, (void)n_fds;
+    (void)c, (void)fds, (void)n_fds;
     switch (type) {
     case SLUICE__TYPE__SOURCE_ACCEPTED:
         if (s->state == SOURCE_ASKED)
@@ -318,6 +299,9 @@ static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, co
             s->conf.events.stopping(s->conf.arg, s);
         break;
     }
+    case SLUICE__TYPE__OK:
+        on_end_heard(s, id);
+        break;
     case SLUICE__TYPE__ERROR:
         on_error(s, (const Sluice__Error *)m);
         break;
@@ -336,10 +320,9 @@ static void on_freed(void *arg, uint64_t id)
     look_if_done(s);                 /* released while a transfer went on */
 }
 
-static void timer_prepare(struct source *s, ev_timer *w, void (*fn)(struct ev_loop *, ev_timer *, int), double repeat)
+static void timer_prepare(struct source *s, ev_timer *w, void (*fn)(struct ev_loop *, ev_timer *, int))
 {
     ev_init(w, fn);
-    w->repeat = repeat;
     w->data = s;
 }
 
@@ -352,9 +335,8 @@ struct source *source_create(const struct source_conf *conf, struct err *e)
     s->address = mem_strdup(conf->address);
     s->hold = hold_create(on_freed, s);
     err_set(&s->last, ERR_UNREACHABLE, "no answer");
-    timer_prepare(s, &s->announce, on_announce, 0);
-    timer_prepare(s, &s->patience, on_patience, 0);
-    timer_prepare(s, &s->flush, on_flush, ANNOUNCE_S);
+    timer_prepare(s, &s->announce, on_announce);
+    timer_prepare(s, &s->patience, on_patience);
     if (file_owner_self(&s->self, e) < 0)
         goto fail;
     const struct connector_conf cc = {
@@ -378,7 +360,6 @@ void source_destroy(struct source *s)
         return;
     ev_timer_stop(s->conf.loop, &s->announce);
     ev_timer_stop(s->conf.loop, &s->patience);
-    ev_timer_stop(s->conf.loop, &s->flush);
     connector_destroy(s->connector);
     hold_destroy(s->hold);
     free(s->name);

@@ -46,7 +46,7 @@ uint32_t source_window(const struct source *s);  /* 0 before it was accepted */
 void   source_add(struct source *s, const struct hold_part *p);
 /* Nothing more will be added; announced parts go on being served. Once is enough. */
 void   source_end(struct source *s, uint64_t skipped);
-bool   source_is_done(const struct source *s);   /* ended, sluiced was told, nothing is held */
+bool   source_is_done(const struct source *s);   /* ended, sluiced knows it, nothing is held */
 
 /* The run's key; NULL before it was accepted. */
 const uint8_t *source_key(const struct source *s);

@@ -148,8 +148,9 @@ static inline void sluiced_took_source(struct sluiced *d, struct session *guest,
 static inline void sluiced_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
 {
     struct session *s = arg;
+    Sluice__Ok ok = SLUICE__OK__INIT;
 
-    (void)c, (void)fds, (void)n_fds;
+    (void)fds, (void)n_fds;
     s->d->happened = true;
     if (type == SLUICE__TYPE__SOURCE) {
         sluiced_took_source(s->d, s, (const Sluice__Source *)m, id);
@@ -168,6 +169,8 @@ static inline void sluiced_message(void *arg, struct chan *c, unsigned type, uin
         s->watermark = e->watermark;
         s->ended = true;
         s->d->n_ended++;
+        if (id != 0)
+            chan_send(c, id, &ok.base);
     }
 }
 
