@@ -390,7 +390,7 @@ static void closed(void *arg, struct chan *c, const struct err *why)
 static void source_talk(struct source *s, int fd)
 {
     static const struct chan_events events = { .message = message, .closed = closed };
-    const struct chan_limits limits = { .beat_s = -1, .dead_s = -1 };     /* the pull's own deadline is sharper */
+    const struct chan_limits limits = { .dead_s = -1 };     /* the pull's own deadline is sharper; our beats keep a source alive to us in a long part */
     Sluice__PullHello hello = SLUICE__PULL_HELLO__INIT;
     struct err e;
 
