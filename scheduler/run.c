@@ -269,8 +269,8 @@ static void run_describe(struct tf *t, Sluice__Assign *a)
     size_t n = 0;
 
     for (unsigned i = 0; i < r->n_sources; i++) {
-        if (!t->parts->part[i].have)
-            continue;
+        if (!t->parts->part[i].have || t->parts->part[i].size == 0)
+            continue;                /* an empty part is there, but nobody pulls it */
         sluice__part__init(&part[n]);
         part[n].has_number = part[n].has_size = true;
         part[n].number = i;
