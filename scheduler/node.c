@@ -410,6 +410,8 @@ static void succeed(struct node *n, const Sluice__Register *r)
 static void take_over(struct node *n, struct session *s, const Sluice__Register *r)
 {
     succeed(n, r);
+    if (n->added && n->contact == SLUICE__CONTACT__LOST)
+        history_note(n->d, n->name, "sluiced", "contact", "lost", "up", "its worker registered");
     REPLACE(n->incarnation, r->incarnation);
     REPLACE(n->registered, r);
     REPLACE(n->report, NULL);
@@ -517,6 +519,7 @@ void node_detach(struct node *n, const char *why)
 {
     n->session = NULL;
     snprintf(n->left, sizeof(n->left), "%s", why);
+    n->left_at = now_s();
     if (n->added)
         flow_worker_disconnected(n);
     if (n->contact != SLUICE__CONTACT__LOST)
@@ -531,8 +534,10 @@ static void contact_lost(struct node *n, double silent)
     char why[220];
     struct session *s = n->session;
 
-    if (s == NULL && n->left[0] != '\0')
-        snprintf(why, sizeof(why), "%.150s, and not back for %.1f s", n->left, silent);
+    if (s == NULL && now_s() - n->left_at > 0.5)
+        snprintf(why, sizeof(why), "%.150s, and not back for %.1f s", n->left, now_s() - n->left_at);
+    else if (s == NULL)
+        snprintf(why, sizeof(why), "%.150s", n->left);
     else
         snprintf(why, sizeof(why), "no sign of life for %.1f s", silent);
     n->contact = SLUICE__CONTACT__LOST;

@@ -58,7 +58,7 @@ struct node {
     Sluice__Register *registered;      /* the last registration */
     Sluice__Contact contact;           /* judged four times a second on the monotonic clock (node.c) */
     double last_contact;               /* monotonic s of the last sign of life, 0 = never; moves along when we stood still ourselves */
-    char  left[160];                   /* why the last connection ended */
+    char  left[160]; double left_at;   /* why the last connection ended, and when, monotonic s */
     char  refusal[200]; double refused_at;      /* the last worker that was refused under this name, monotonic s */
     char **parts; unsigned n_parts;    /* serials that were ever seen here: registered, or named by a mark */
     struct verdict said;               /* as flow.c was told last */

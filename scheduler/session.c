@@ -8,6 +8,7 @@
 
 #include "session.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,16 +258,28 @@ static void held_violation(struct held *h, uint32_t id, const char *what)
     session_close(&h->s, what);
 }
 
-static bool is_allowed(struct held *h, const struct row *row, uint32_t id, const char *name)
+/* MARK_NODES as people say it: "mark nodes". */
+static const char *plain_name(const char *type_name, char out[40])
 {
-    char text[200], author[96];
+    size_t i = 0;
+
+    for (; type_name[i] != '\0' && i < 39; i++)
+        out[i] = type_name[i] == '_' ? ' ' : (char)tolower((unsigned char)type_name[i]);
+    out[i] = '\0';
+    return out;
+}
+
+static bool is_allowed(struct held *h, const struct row *row, uint32_t id, const char *type_name)
+{
+    char text[200], author[96], name[40];
     struct err e;
 
     if (h->s.role != SLUICE__ROLE__CLIENT || h->s.right >= row->right)
         return true;
-    log_warning("%s: %s by %s refused: wants the role %s, has %s", held_text(h, text), name, session_author(&h->s, author),
+    plain_name(type_name, name);
+    log_warning("%s: '%s' by %s refused: wants the role %s, has %s", held_text(h, text), name, session_author(&h->s, author),
                 right_name[row->right], right_name[h->s.right]);
-    err_set(&e, ERR_PERMISSION, "%s wants the role %s; %s has %s", name, right_name[row->right], session_author(&h->s, author), right_name[h->s.right]);
+    err_set(&e, ERR_PERMISSION, "'%s' wants the role %s; %s has %s", name, right_name[row->right], session_author(&h->s, author), right_name[h->s.right]);
     session_error(&h->s, id, &e, "NotPermitted");
     return false;
 }
