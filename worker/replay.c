@@ -56,7 +56,7 @@ struct replay {
     uint64_t       announced, released, bytes;
     size_t         bad_said;
     int64_t        last_ns;          /* when the last TF went out */
-    int64_t        end_ns;           /* when the stream ended, 0: not yet */
+    int64_t        over_ns;          /* when all was over, 0: not yet */
     enum replay_wait waiting;
     int64_t        waiting_since;
     int64_t        wait_ns[REPLAY_WAITS];
@@ -74,6 +74,7 @@ static void finish(struct replay *r, const struct err *why)
     if (r->over)
         return;
     r->over = true;
+    r->over_ns = clock_mono_ns();
     ev_timer_stop(r->conf.loop, &r->due);
     ev_timer_stop(r->conf.loop, &r->limit);
     r->ended(r->arg, why);
@@ -96,8 +97,8 @@ static void end_stream(struct replay *r, int64_t now)
     if (r->ending)
         return;
     r->ending = true;
-    r->end_ns = now;
-    set_waiting(r, REPLAY_NO_WAIT, now);
+    /* At full speed the last ones out are waited for as all before them were; on a schedule nothing is due any more. */
+    set_waiting(r, r->conf.rate > 0 ? REPLAY_NO_WAIT : REPLAY_WAIT_WORKERS, now);
     ev_timer_stop(r->conf.loop, &r->due);
     for (unsigned i = 0; i < r->conf.sources; i++)
         source_end(r->sources[i], reel_bad_count(r->reel));
@@ -485,18 +486,20 @@ void replay_stop(struct replay *r, const char *reason, double limit_s)
 
 void replay_numbers(const struct replay *r, struct replay_numbers *n)
 {
-    int64_t now = r->end_ns != 0 ? r->end_ns : clock_mono_ns();
+    int64_t now = r->over_ns != 0 ? r->over_ns : clock_mono_ns();
 
     *n = (struct replay_numbers){
         .announced = r->announced, .released = r->released, .total = reel_tfs(r->reel) * r->conf.loops, .bytes = r->bytes,
         .read_bytes = reel_read_bytes(r->reel), .rate_wanted = r->conf.rate, .skipped = reel_bad_count(r->reel),
-        .rate_achieved = pace_achieved(&r->pace, r->announced, r->last_ns), .sources = r->conf.sources,
+        .rate_achieved = r->conf.rate > 0 ? pace_achieved(&r->pace, r->announced, r->last_ns) : NAN, .sources = r->conf.sources,
         .memory = r->arena != NULL ? arena_size(r->arena) : 0, .passes = r->conf.loops, .largest = reel_largest(r->reel),
     };
     if (r->pace.started)
         n->seconds = (double)(now - r->pace.start_ns) * 1e-9;
+    if (r->conf.rate <= 0 && n->seconds > 0 && r->released > 0)
+        n->rate_achieved = (double)r->released / n->seconds;
     for (int i = 0; i < REPLAY_WAITS; i++) {
-        int64_t ns = r->wait_ns[i] + (i == (int)r->waiting && r->waiting_since != 0 && r->end_ns == 0 ? now - r->waiting_since : 0);
+        int64_t ns = r->wait_ns[i] + (i == (int)r->waiting && r->waiting_since != 0 ? now - r->waiting_since : 0);
         n->wait[i] = (double)ns * 1e-9;
     }
     if (r->outlet != NULL) {

@@ -37,9 +37,10 @@ enum replay_wait { REPLAY_NO_WAIT, REPLAY_WAIT_INPUT, REPLAY_WAIT_BUFFER, REPLAY
 struct replay_numbers {
     uint64_t announced, released, total;         /* TFs; total: in all passes */
     uint64_t bytes, read_bytes;                  /* announced; read from files */
-    double   seconds;                            /* since the first TF */
+    double   seconds;                            /* from the first TF until all was over */
     double   wait[REPLAY_WAITS];                 /* s */
-    double   rate_wanted, rate_achieved;         /* 0: max; NaN: fewer than two TFs */
+    /* wanted 0 is max. Achieved: on a schedule that of the TFs going out, NaN below two; at full speed that of those let go, NaN at none. */
+    double   rate_wanted, rate_achieved;
     uint64_t skipped;                            /* files */
     uint64_t reconnects, pulls, stale, memory, passes;
     unsigned sources;

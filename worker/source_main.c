@@ -48,7 +48,7 @@ struct program {
     int64_t    signal_ns;            /* when it came */
     bool       ended;
     struct err why;
-    uint64_t   last_announced;       /* at the last tick */
+    uint64_t   last_released;        /* at the last tick */
     double     last_seconds;
 };
 
@@ -221,8 +221,8 @@ static void print_progress(struct program *p)
 
     replay_numbers(p->replay, &n);
     double passed = n.seconds - p->last_seconds;
-    double rate = passed > 0 ? (double)(n.announced - p->last_announced) / passed : 0;
-    p->last_announced = n.announced;
+    double rate = passed > 0 ? (double)(n.released - p->last_released) / passed : 0;
+    p->last_released = n.released;
     p->last_seconds = n.seconds;
     print_json(stderr, json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I}", "announced", (json_int_t)n.announced, "released", (json_int_t)n.released,
                                  "total", (json_int_t)n.total, "rate", rate, "wait_input", share(n.wait[REPLAY_WAIT_INPUT], n.seconds),
