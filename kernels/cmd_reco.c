@@ -24,6 +24,7 @@ static const char help[] =
     "      --set S.O=V,...    options of single stages (sluice workflows lists them)\n"
     "      --device ID        as sluice devices shows it (default: the first)\n"
     "  -j, --threads N        of a CPU device (default: all the process may use)\n"
+    "      --isa v1|v3        of the cpu backend (default: the best there is)\n"
     "      --memory SIZE      bytes a device may give (default: no limit)\n"
     "  -o, --output DIR       write STEM.digits, STEM.clusters, ... there\n"
     "      --digest           print only digest, file and number of the TF\n"
@@ -212,12 +213,13 @@ static void one_file(struct reco *r, const char *path)
     tf_file_close(f);
 }
 
-enum { OPT_SET = 256, OPT_DEVICE, OPT_MEMORY, OPT_DIGEST, OPT_REPEAT, OPT_JSON };
+enum { OPT_SET = 256, OPT_DEVICE, OPT_ISA, OPT_MEMORY, OPT_DIGEST, OPT_REPEAT, OPT_JSON };
 
 static const struct option options[] = {
     { "workflow", required_argument, NULL, 'w' }, { "backend", required_argument, NULL, 'b' },
     { "set", required_argument, NULL, OPT_SET }, { "device", required_argument, NULL, OPT_DEVICE },
     { "threads", required_argument, NULL, 'j' }, { "memory", required_argument, NULL, OPT_MEMORY },
+    { "isa", required_argument, NULL, OPT_ISA },
     { "output", required_argument, NULL, 'o' }, { "digest", no_argument, NULL, OPT_DIGEST },
     { "repeat", required_argument, NULL, OPT_REPEAT }, { "json", no_argument, NULL, OPT_JSON },
     { "help", no_argument, NULL, 'h' }, { 0 },
@@ -246,6 +248,7 @@ static int parse(int argc, char **argv, struct reco *r, struct pipeline_conf *c)
         case 'b': bad = append(backends, sizeof backends, optarg); break;
         case OPT_SET: bad = append(sets, sizeof sets, optarg); break;
         case OPT_DEVICE: c->device = optarg; break;
+        case OPT_ISA: c->isa = optarg; break;
         case 'j': bad = cmd_number(optarg, 1, 512, &v); c->threads = bad ? 0 : (unsigned)v; break;
         case OPT_MEMORY: bad = workflow_size(optarg, &c->memory_limit); break;
         case 'o': r->output = optarg; break;

@@ -91,6 +91,7 @@ static int header_check(const struct input_block *b, uint64_t at, const struct h
                         uint32_t orbit, struct k_err *e)
 {
     const struct { const char *name; uint64_t found, want; } f[] = {
+        { "header version", h->version, 7 },
         { "header size", h->size, PAGE_HEADER },
         { "FEE id", h->fee, b->subspec },
         { "priority", h->priority, 0 },
@@ -110,8 +111,6 @@ static int header_check(const struct input_block *b, uint64_t at, const struct h
         { "word 7", h->word7, 0 },
     };
 
-    if (h->version != 6 && h->version != 7)
-        return page_fail(b, at, e, "header version %u, want 6 or 7", h->version);
     for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
         if (f[i].found != f[i].want)
             return page_fail(b, at, e, "%s is %" PRIu64 ", want %" PRIu64, f[i].name, f[i].found,
@@ -360,6 +359,7 @@ int input_page_fail(const struct input *in, uint32_t page, uint32_t found, struc
         [KPE_SAMPLES_CUT] = "samples of a row reach past the page",
         [KPE_NIBBLE] = "filler behind the samples of a row is not 0",
         [KPE_COUNT] = "number of samples is not the one announced",
+        [KPE_EMPTY_END] = "the last time bin is empty",
         [KPE_TAIL] = "filler at the end of the page is not 0",
     };
     const struct input_page *p = &in->page[page];

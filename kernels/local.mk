@@ -14,12 +14,13 @@ kernels_libkernels_a_SOURCES  = \
 	%D%/workflow.c %D%/workflow.h \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/cmd.c %D%/cmd.h %D%/cmd_part.h %D%/cmd_reco.c %D%/cmd_tf.c %D%/cmd_list.c \
+	%D%/simulate/encode.c %D%/simulate/encode.h \
 	%D%/backend/bk.h %D%/backend/bk_load.c %D%/backend/bk_load.h \
 	%D%/backend/bk_cpu.c %D%/backend/cpu_kernels.h %D%/backend/cpu_v1.c %D%/backend/cpu_v3.c
 
-KERNEL_SOURCES = \
+KERNEL_FILES = \
 	%D%/all.k %D%/kdef.h %D%/ktypes.h %D%/klist.def \
 	%D%/selftest.inc %D%/scan.inc %D%/decode.inc %D%/cluster.inc
 
 # What the compiler's dependencies do not tell at the first build.
-EXTRA_DIST += $(KERNEL_SOURCES) %D%/Makefile %D%/main.c
+EXTRA_DIST += $(KERNEL_FILES) %D%/Makefile %D%/main.c

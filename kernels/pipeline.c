@@ -24,6 +24,7 @@ struct pipeline {
     struct cluster *cluster;
     struct result_buf digits_out, clusters_out;
     uint32_t ndigits, nclusters;              /* of the TF at hand, so far */
+    uint32_t rows_done;                       /* rows whose place in the indexes is known */
     double seconds[STAGE_COUNT];
 };
 
@@ -57,7 +58,8 @@ static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_opti
 static struct kdev *open_for(const struct pipeline_conf *c, enum stage_id id, const char *backend,
                              struct k_err *e)
 {
-    struct bk_option o = { .threads = c->threads, .memory_limit = c->memory_limit };
+    struct bk_option o = { .threads = c->threads, .isa = c->isa,
+                           .memory_limit = c->memory_limit };
 
     if (strcmp(backend, "gpu") == 0)
         return open_gpu(c, &o, id, e);
@@ -245,6 +247,17 @@ out:
     return ret;
 }
 
+/* Rows up to `row` have nothing more than is there already. */
+static void rows_without(struct pipeline *p, uint32_t row)
+{
+    for (; p->rows_done < row; p->rows_done++) {
+        if (p->rows_done % K_ROWS == 0)
+            put32(p->digits_out.data + 32 + 4 * (p->rows_done / K_ROWS), p->ndigits);
+        if (p->cluster)
+            put32(p->clusters_out.data + 16 + 4 * p->rows_done, p->nclusters);
+    }
+}
+
 /* ---- a TF --------------------------------------------------------------------------------- */
 
 static int cluster_batch(struct pipeline *p, const struct batch *b, const struct digits_host *h,
@@ -270,6 +283,8 @@ static int run_batch(struct pipeline *p, const struct batch *b, struct k_err *e)
     double start = now(), middle;
     int r = -1;
 
+    rows_without(p, b->first_row);
+    p->rows_done = b->first_row + b->rows;
     if (decode_run(p->decode, &p->in, b, &p->digits, e) < 0 ||
         digits_batch(p, b, p->ndigits, &h, e) < 0)
         goto out;
@@ -338,7 +353,7 @@ static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
     double start = now();
     struct batch b = { 0 };
 
-    p->ndigits = p->nclusters = 0;
+    p->ndigits = p->nclusters = p->rows_done = 0;
     memset(p->seconds, 0, sizeof p->seconds);
     if (input_read(&p->in, seg, n, e) < 0 || digits_begin(p, e) < 0 ||
         (p->cluster && clusters_begin(p, e) < 0))
@@ -348,6 +363,7 @@ static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
         if (run_batch(p, &b, e) < 0)
             return -1;
     }
+    rows_without(p, SECTOR_ROWS);
     r->first_orbit = p->in.first_orbit;
     r->counter = p->in.counter;
     r->run = p->in.run;

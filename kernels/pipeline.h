@@ -18,6 +18,7 @@ struct pipeline_conf {
     const char *options;         /* "STAGE.OPTION=V,..." or NULL */
     const char *device;          /* id as `sluice devices` shows it; NULL: the backend's first */
     unsigned threads;            /* of a CPU device; 0: as many as the process may use */
+    const char *isa;             /* of the cpu backend: v1, v3; NULL: the best there is */
     uint64_t memory_limit;       /* bytes a device may give; 0: no limit */
 };
 

@@ -36,7 +36,8 @@ struct digits_host {
     uint8_t *pad;
 };
 
-/* From the link on: as many links as fit into max_bytes of pages, at least one. 0: no link left. */
+/* From the link on: as many links as fit into max_bytes of pages, at least one; links without data
+ * before and behind are left out. 0: no link with data is left. */
 int batch_next(const struct input *in, uint32_t link, uint64_t max_bytes, struct batch *b);
 
 struct decode;

@@ -42,10 +42,18 @@ void decode_free(struct decode *s)
     free(s);
 }
 
+static bool has_pages(const struct input *in, uint32_t link)
+{
+    uint32_t from = in->link_block[link], to = in->link_block[link + 1];
+    return from < to && in->block[from].page < in->block[to - 1].page_end;
+}
+
 int batch_next(const struct input *in, uint32_t link, uint64_t max_bytes, struct batch *b)
 {
     uint32_t sector, row, rows;
 
+    while (link < K_LINKS && !has_pages(in, link))
+        link++;
     if (link >= K_LINKS)
         return 0;
     input_link_rows(link, &sector, &row, &rows);
@@ -67,10 +75,14 @@ int batch_next(const struct input *in, uint32_t link, uint64_t max_bytes, struct
         input_link_rows(b->link_end, &sector, &row, &rows);
         b->rows += rows;
     }
+    while (!has_pages(in, b->link_end - 1)) {
+        input_link_rows(--b->link_end, &sector, &row, &rows);
+        b->rows -= rows;
+    }
     b->samples = (uint32_t)samples;
     b->block_end = in->link_block[b->link_end];
-    b->page = b->block < b->block_end ? in->block[b->block].page : 0;
-    b->page_end = b->block < b->block_end ? in->block[b->block_end - 1].page_end : 0;
+    b->page = in->block[b->block].page;
+    b->page_end = in->block[b->block_end - 1].page_end;
     return 1;
 }
 

@@ -225,6 +225,18 @@ static int walk_index(struct walk *w, const struct tf_block *b, const uint8_t *p
         return fail(e, b->offset + 72, "index block: payload of %" PRIu64
                     " bytes, want a multiple of %d up to %" PRIu64, b->size, TF_ENTRY_SIZE,
                     TF_MAX_INDEX);
+    uint64_t sum = b->offset + TF_HEADER_SIZE + b->size;
+    if (w->end != 0)
+        sum -= w->info.offset;
+    for (uint64_t i = 0; i < b->size; i += TF_ENTRY_SIZE) {
+        uint64_t size = get64(payload + i + 40);
+        if (size > TF_MAX_SIZE || (sum += size) > TF_MAX_SIZE)
+            return fail(e, b->offset + TF_HEADER_SIZE + i + 40, "index: an element of %" PRIu64
+                        " bytes", size);
+    }
+    if (w->end != 0 && sum != w->end)
+        return fail(e, b->offset, "index: its elements and the blocks before them make %" PRIu64
+                    " bytes, the meta block says %" PRIu64, sum, w->end);
     w->has_index = true;
     w->index = payload;
     w->index_size = b->size;

@@ -1,1 +1,31 @@
-# unit tests of kernels/: check_PROGRAMS += and TESTS +=
+# unit tests of kernels/ and proto/tf_file: check_PROGRAMS += and TESTS +=
+kernels_tests = \
+	tests/unit/tf_file_test \
+	tests/unit/pages_test \
+	tests/unit/cluster_test
+check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone
+TESTS += $(kernels_tests) tests/kernels_reference.sh
+
+dist_noinst_SCRIPTS += tests/kernels_reference.sh
+EXTRA_DIST += %D%/kernels_help.h tests/data/README.md tests/data/reference.txt tests/data/tpc-3tf.tf.zst \
+	tests/data/tpc-c.digits.zst tests/data/tpc-c.clusters.zst
+
+KERNELS_TEST_CPPFLAGS = $(KERNELS_CPPFLAGS) $(CMOCKA_CFLAGS) -D_GNU_SOURCE
+KERNELS_TEST_LIBS = $(KERNELS_LIBS) $(CMOCKA_LIBS)
+
+tests_unit_tf_file_test_SOURCES = %D%/tf_file_test.c
+tests_unit_tf_file_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
+tests_unit_tf_file_test_LDADD = proto/libtffile.a $(CMOCKA_LIBS)
+
+tests_unit_pages_test_SOURCES = %D%/pages_test.c
+tests_unit_pages_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
+tests_unit_pages_test_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_unit_cluster_test_SOURCES = %D%/cluster_test.c
+tests_unit_cluster_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
+tests_unit_cluster_test_LDADD = $(KERNELS_TEST_LIBS)
+
+# The commands of kernels/ without the rest of the tree.
+tests_unit_kernels_alone_SOURCES = kernels/main.c
+tests_unit_kernels_alone_CPPFLAGS = $(KERNELS_CPPFLAGS)
+tests_unit_kernels_alone_LDADD = $(KERNELS_LIBS)
