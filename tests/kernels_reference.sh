@@ -23,7 +23,7 @@ for extra in "-j 1" "-j 2 --set decode.batch=300K" "-j 1 --isa v1" ${KERNELS_BAC
     for k in 1 2 3; do
         set=tpc-$(echo abc | cut -c $k)
         for what in digits clusters; do
-            want=$(awk -v s=$set -v w=$what '$1 == s && $2 == w { print $3, $5 }' "$data/reference.txt")
+            want=$(awk -v s="$set" -v w=$what '$1 == s && $2 == w { print $3, $5 }' "$data/reference.txt")
             found=$(awk -v k=$k -v w=$what 'index($0, ".tf " k ":") { on = 1; next } /\.tf [0-9]+:/ { on = 0 }
                     on && $1 == w && $2 ~ /^[0-9]+$/ { print $2, $3 }' "$dir/text")
             check "$set $what $extra: $want" [ "$want" = "$found" ]
