@@ -340,6 +340,7 @@ static void message(void *arg, struct chan *c, unsigned type, uint32_t id, const
     }
 }
 
+/* Usually it is dead already, and SIGCHLD will say of what. */
 static void closed(void *arg, struct chan *c, const struct err *why)
 {
     struct device *d = arg;
@@ -347,18 +348,15 @@ static void closed(void *arg, struct chan *c, const struct err *why)
 
     chan_destroy(c);
     d->chan = NULL;
-    if (why->code == ERR_NONE)                   /* usually it is dead already, and SIGCHLD will say of what */
-        snprintf(text, sizeof text, "its process closed the connection");
-    else
-        snprintf(text, sizeof text, "its process: %.150s", why->text);
     if (d->state == DEVICE_ENDING || d->state == DEVICE_STUCK || d->state == DEVICE_DOWN)
         return;
-    if (why->code != ERR_NONE) {
+    if (why->code == ERR_PROTOCOL) {
+        snprintf(text, sizeof text, "its process: %.150s", why->text);
         doom(d, "Crashed", text);
         return;
     }
     post(d, DEVICE_KILL);
-    child_end(d->child, GRACE_S);
+    child_leaves(d->child, GRACE_S);
 }
 
 /* ---- starting a process ------------------------------------------------------------------------------- */

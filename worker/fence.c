@@ -18,6 +18,7 @@ struct seen {
     UT_hash_handle hh;
     struct tf_name name;
     struct fence   newest;
+    bool           taken;
 };
 
 struct fences { struct seen *table; size_t limit; };
@@ -97,7 +98,7 @@ int fences_meet(struct fences *f, struct tf_name name, struct fence fence)
     HASH_FIND(hh, f->table, &name, sizeof name, s);
     if (s != NULL) {
         int cmp = fence_cmp(fence, s->newest);
-        if (cmp <= 0)
+        if (cmp < 0 || (cmp == 0 && s->taken))
             return cmp;
         HASH_DEL(f->table, s);
     } else {
@@ -107,8 +108,18 @@ int fences_meet(struct fences *f, struct tf_name name, struct fence fence)
         s->name = name;
     }
     s->newest = fence;
+    s->taken = false;
     HASH_ADD(hh, f->table, name, sizeof s->name, s);
     return 1;
+}
+
+void fences_taken(struct fences *f, struct tf_name name)
+{
+    struct seen *s;
+
+    HASH_FIND(hh, f->table, &name, sizeof name, s);
+    if (s != NULL)
+        s->taken = true;
 }
 
 void fences_forget(struct fences *f, uint64_t run, uint64_t job)

@@ -26,8 +26,9 @@ const char *tf_text(struct tf_name name, struct fence fence, char out[TF_TEXT]);
 struct fences;
 struct fences *fences_create(size_t limit);
 void fences_destroy(struct fences *f);
-/* 1: newer than all before, remembered; 0: the same as the newest; -1: older. */
+/* 1: newer than all before, or the newest one again that was refused; it is remembered. 0: the newest, and it was taken; -1: older. */
 int  fences_meet(struct fences *f, struct tf_name name, struct fence fence);
+void fences_taken(struct fences *f, struct tf_name name);               /* the newest was not refused */
 void fences_forget(struct fences *f, uint64_t run, uint64_t job);       /* all of this run or job */
 size_t fences_count(const struct fences *f);
 

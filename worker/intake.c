@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_PARTS = 65536, MAX_FENCES = 200000, FILE_STALL_S = 30, FILE_STEP = 1 << 20 };
+enum { MAX_PARTS = 65536, FILE_STALL_S = 30, FILE_STEP = 1 << 20 };
 
 struct file_read {                               /* a range of a file, by a thread */
     struct held *held;
@@ -420,7 +420,7 @@ void intake_assign(struct intake *i, const Sluice__Assign *m)
         return;                                  /* we have it */
     if (met <= 0) {
         w->stale++;
-        refuse(w, name, fence, "StaleFence", "a newer or the same fence was met before");
+        refuse(w, name, fence, "StaleFence", "this fence was taken before, or a newer one was met");
         return;
     }
     const char *word = why_not(w, m, work, &bytes, &e);
@@ -429,10 +429,12 @@ void intake_assign(struct intake *i, const Sluice__Assign *m)
             err_set(&e, ERR_STATE, "there is no buffer: %s", buffer_word(w->buffer));
         word = "NoSpace";
     }
-    if (word != NULL)
+    if (word != NULL) {
         refuse(w, name, fence, word, e.text);
-    else
-        take_in(i, m, name, fence, work, &range);
+        return;
+    }
+    fences_taken(w->fences, name);
+    take_in(i, m, name, fence, work, &range);
 }
 
 void intake_close(struct intake *i, struct work *work)

@@ -274,10 +274,17 @@ static void kill_now(struct ev_loop *loop, struct ev_timer *t, int revents)
 
 void child_end(struct child *c, double grace_s)
 {
-    if (ev_is_active(&c->late) || ev_is_active(&c->kill))
+    if (ev_is_active(&c->late))
         return;
     kill(-c->pid, SIGTERM);
     kill(-c->pid, SIGCONT);                      /* one that was stopped hears TERM only then */
+    child_leaves(c, grace_s);
+}
+
+void child_leaves(struct child *c, double grace_s)
+{
+    if (ev_is_active(&c->late) || ev_is_active(&c->kill))
+        return;
     ev_timer_init(&c->kill, kill_now, grace_s, 0);
     ev_timer_start(c->watch->loop, &c->kill);
 }

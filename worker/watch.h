@@ -36,6 +36,8 @@ struct child *child_start(struct watch *w, const struct child_conf *conf, struct
 pid_t child_pid(const struct child *c);
 /* TERM to its session, KILL after grace_s. */
 void  child_end(struct child *c, double grace_s);
+/* It seems to be ending by itself: KILL when it has not within grace_s. */
+void  child_leaves(struct child *c, double grace_s);
 /* The last lines it wrote; valid until the next turn of the loop. */
 const char *child_tail(struct child *c);
 /* nice of all its threads; what its main thread has now. */

@@ -1,0 +1,255 @@
+/* reco.c - a reconstruction process that does what its workflow's name says: the ways in which a real one may misbehave
+ *
+ *   copy          the TF itself is the result, as output "digits"
+ *   two           the same, and as "clusters" a second time
+ *   slow:MS       copy, after MS milliseconds, with a sign of life each 50 ms; a Cancel ends it
+ *   refuse        is refused at set-up
+ *   bad           RecoFailed(BadInput)
+ *   crash         SIGSEGV; writes "about to crash" first
+ *   crash-once:F  crash when file F is not there (it is made), else copy
+ *   exit:N        exits with N
+ *   hang          answers nothing more
+ *   deaf          hang, and TERM is ignored
+ *   brood:F       hang, after starting a child in a session of its own that ignores TERM; its pid goes to file F
+ *   unsealed      a result that could still be changed
+ *   short         a result of another size than announced
+ *   liar          a result whose digest is wrong
+ *   other         answers for another TF
+ *   garbage       bytes that are no message
+ *   chatty        a million lines to stderr, then copy
+ */
+#include "config.h"
+
+#include "clock.h"
+#include "mem.h"
+#include "shm_layout.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static struct wire wire = { 3 };
+static char *workflow[8];
+static const uint8_t *data;
+static struct err e;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "fake reco: %s: %s\n", what, e.text);
+    exit(9);
+}
+
+static void send_message(uint32_t id, const ProtobufCMessage *m, const int *fds, unsigned n)
+{
+    if (wire_send(&wire, id, m, fds, n, &e) < 0)
+        die("send");
+}
+
+static void say_failed(const Sluice__RecoRun *run, const char *word)
+{
+    Sluice__RecoFailed m = SLUICE__RECO_FAILED__INIT;
+    m.tf = run->tf;
+    m.fence = run->fence;
+    m.word = (char *)word;
+    m.text = (char *)"as asked";
+    send_message(0, &m.base, NULL, 0);
+}
+
+static int make_output(const Sluice__RecoRun *run, bool seal, uint64_t *size, uint64_t *digest)
+{
+    int fd = memfd_create("digits", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    XXH3_state_t *h = XXH3_createState();
+
+    XXH3_64bits_reset(h);
+    *size = 0;
+    for (size_t i = 0; i < run->n_segments; i++) {
+        const uint8_t *p = data + run->segments[i]->offset;
+        size_t n = (size_t)run->segments[i]->size;
+        XXH3_64bits_update(h, p, n);
+        if (write(fd, p, n) != (ssize_t)n)
+            die("memfd");
+        *size += n;
+    }
+    *digest = XXH3_64bits_digest(h);
+    XXH3_freeState(h);
+    if (seal)
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    return fd;
+}
+
+static void say_done(const Sluice__RecoRun *run, const char *how)
+{
+    static const char *const name[] = { "digits", "clusters" };
+    Sluice__RecoDone m = SLUICE__RECO_DONE__INIT;
+    Sluice__Output out[2], *outs[2] = { &out[0], &out[1] };
+    Sluice__StageRan stage = SLUICE__STAGE_RAN__INIT, *stages[] = { &stage };
+    char text[17];
+    int fd[2];
+    uint64_t size, digest;
+
+    m.n_outputs = strcmp(how, "two") == 0 ? 2 : 1;
+    for (size_t i = 0; i < m.n_outputs; i++) {
+        fd[i] = make_output(run, strcmp(how, "unsealed") != 0, &size, &digest);
+        snprintf(text, sizeof text, "%016" PRIx64, strcmp(how, "liar") == 0 ? digest ^ 1 : digest);
+        sluice__output__init(&out[i]);
+        out[i].stage = (char *)name[i];
+        out[i].has_size = out[i].has_count = 1;
+        out[i].size = strcmp(how, "short") == 0 ? size + 1 : size;
+        out[i].count = size / 8;
+        out[i].digest = text;
+    }
+    Sluice__Tf other = *run->tf;
+    other.id += 1;
+    m.tf = strcmp(how, "other") == 0 ? &other : run->tf;
+    m.fence = run->fence;
+    m.digest = text;
+    m.outputs = outs;
+    stage.stage = (char *)"decode";
+    stage.backend = (char *)"cpu";
+    m.n_stages = 1;
+    m.stages = stages;
+    m.has_seconds = 1;
+    m.seconds = 0.001;
+    send_message(0, &m.base, fd, (unsigned)m.n_outputs);
+    for (size_t i = 0; i < m.n_outputs; i++)
+        close(fd[i]);
+}
+
+static void __attribute__((noreturn)) hang(void)
+{
+    for (;;)
+        pause();
+}
+
+static void crash(void)
+{
+    fprintf(stderr, "about to crash\n");
+    signal(SIGSEGV, SIG_DFL);
+    raise(SIGSEGV);
+}
+
+/* A child that nobody gets rid of by accident. */
+static void brood(const char *file)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        setsid();
+        signal(SIGTERM, SIG_IGN);
+        hang();
+    }
+    FILE *f = fopen(file, "w");
+    fprintf(f, "%d\n", (int)pid);
+    fclose(f);
+}
+
+static void slow(const Sluice__RecoRun *run, int64_t ms)
+{
+    int64_t until = clock_mono_ns() + ms * 1000000;
+    Sluice__RecoStage stage = SLUICE__RECO_STAGE__INIT;
+
+    stage.stage = (char *)"decode";
+    while (clock_mono_ns() < until) {
+        int64_t step = clock_mono_ns() + 50000000;
+        send_message(0, &stage.base, NULL, 0);
+        if (wire_poll(&wire, step < until ? step : until)) {
+            say_failed(run, "Cancelled");
+            return;
+        }
+    }
+    say_done(run, "copy");
+}
+
+static void run_tf(const Sluice__RecoRun *run)
+{
+    const char *how = workflow[run->workflow_id], *arg = strchr(how, ':') ? strchr(how, ':') + 1 : "";
+    Sluice__RecoStage stage = SLUICE__RECO_STAGE__INIT;
+
+    stage.stage = (char *)"decode";
+    send_message(0, &stage.base, NULL, 0);
+    if (strncmp(how, "slow:", 5) == 0) {
+        slow(run, atoi(arg));
+    } else if (strncmp(how, "exit:", 5) == 0) {
+        exit(atoi(arg));
+    } else if (strncmp(how, "crash-once:", 11) == 0) {
+        int fd = open(arg, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        if (fd >= 0)
+            crash();
+        say_done(run, "copy");
+    } else if (strcmp(how, "crash") == 0) {
+        crash();
+    } else if (strcmp(how, "bad") == 0) {
+        say_failed(run, "BadInput");
+    } else if (strcmp(how, "hang") == 0) {
+        hang();
+    } else if (strcmp(how, "deaf") == 0) {
+        signal(SIGTERM, SIG_IGN);
+        hang();
+    } else if (strncmp(how, "brood:", 6) == 0) {
+        brood(arg);
+        hang();
+    } else if (strcmp(how, "garbage") == 0) {
+        if (write(wire.fd, "this is no message of ours", 26) != 26)
+            exit(9);
+        hang();
+    } else {
+        if (strcmp(how, "chatty") == 0) {
+            for (int i = 0; i < 1000000; i++)
+                fprintf(stderr, "line %d of many\n", i);
+        }
+        say_done(run, how);
+    }
+}
+
+static void set_up(uint32_t id, const Sluice__RecoWorkflow *m)
+{
+    Sluice__Ok ok = SLUICE__OK__INIT;
+    Sluice__Error no = SLUICE__ERROR__INIT;
+
+    if (strcmp(m->workflow, "refuse") == 0) {
+        no.text = (char *)"stage decode: backend moon is not known";
+        no.word = (char *)"BackendUnavailable";
+        send_message(id, &no.base, NULL, 0);
+        return;
+    }
+    free(workflow[m->id]);
+    workflow[m->id] = mem_strdup(m->workflow);
+    send_message(id, &ok.base, NULL, 0);
+}
+
+int main(void)
+{
+    Sluice__RecoReady ready = SLUICE__RECO_READY__INIT;
+    struct wire_message in;
+
+    if (getenv("FAKE_RECO_UNUSABLE") != NULL)
+        return 3;
+    if (wire_read(&wire, &in, &e) <= 0 || in.type != SLUICE__TYPE__RECO_OPEN || in.n_fds != 1)
+        die("open");
+    const Sluice__RecoOpen *open = (const Sluice__RecoOpen *)in.m;
+    void *map = mmap(NULL, SHM_HEAD + open->buffer_size, PROT_READ, MAP_SHARED, in.fds[0], 0);
+    if (map == MAP_FAILED)
+        die("map");
+    data = (const uint8_t *)map + SHM_HEAD;
+    wire_free(&in);
+    ready.software = (char *)"fake reco";
+    send_message(0, &ready.base, NULL, 0);
+    int rc;
+    while ((rc = wire_read(&wire, &in, &e)) > 0) {
+        if (in.type == SLUICE__TYPE__RECO_WORKFLOW)
+            set_up(in.id, (const Sluice__RecoWorkflow *)in.m);
+        else if (in.type == SLUICE__TYPE__RECO_RUN)
+            run_tf((const Sluice__RecoRun *)in.m);
+        wire_free(&in);
+    }
+    for (int i = 0; i < 8; i++)
+        free(workflow[i]);
+    return rc < 0 ? 9 : 0;
+}
