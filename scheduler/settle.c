@@ -60,9 +60,10 @@ void record_verdict(struct record *r)
 
 static struct fnode *record_node(const struct record *r)
 {
-    struct node *n = r->node ? farm_node(r->work->flow->d->farm, r->node) : NULL;
+    struct flow *f = r->work->flow;
+    struct node *n = r->node && f->dispatch ? farm_node(f->d->farm, r->node) : NULL;     /* no dispatch: flow has ended */
 
-    return n ? flow_node(r->work->flow, n) : NULL;
+    return n ? flow_node(f, n) : NULL;
 }
 
 struct record *record_find(struct flow *f, bool is_job, uint64_t work, uint64_t tf)

@@ -1,9 +1,22 @@
 # unit tests of flow: check_PROGRAMS += and TESTS +=
 flow_tests = \
-	tests/unit/dispatch_test
+	tests/unit/dispatch_test \
+	tests/unit/ledger_test \
+	tests/unit/run_test
 check_PROGRAMS += $(flow_tests)
 TESTS += $(flow_tests)
+
+FLOW_TEST_CPPFLAGS = $(SCHEDULER_CPPFLAGS) $(CMOCKA_CFLAGS)
+FLOW_TEST_LDADD = scheduler/libflow.a scheduler/libdispatch.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS) -lm
 
 tests_unit_dispatch_test_SOURCES = %D%/dispatch_test.c
 tests_unit_dispatch_test_CPPFLAGS = $(BASE_CPPFLAGS) -I$(srcdir)/scheduler/dispatch $(CMOCKA_CFLAGS)
 tests_unit_dispatch_test_LDADD = scheduler/libdispatch.a $(BASE_LIBS) $(CMOCKA_LIBS) -lm
+
+tests_unit_ledger_test_SOURCES = %D%/ledger_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_ledger_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_ledger_test_LDADD = $(FLOW_TEST_LDADD)
+
+tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_run_test_LDADD = $(FLOW_TEST_LDADD)

@@ -1,0 +1,1169 @@
+/* run_test.c - runs: parts of TFs coming together, watermarks, windows, queues, stops, restarts */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "farm_double.h"
+#include "mem.h"
+
+#define MB (UINT64_C(1) << 20)
+
+static struct session *client;
+static struct node *n1, *n2;
+
+static int open_world(void **state)
+{
+    (void)state;
+    world_open();
+    client = world_peer("client");
+    n1 = world_node("n1", "mi50", POOL_ONLINE, 1000 * MB);
+    n2 = world_node("n2", "mi50", POOL_ONLINE, 1000 * MB);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world_check();
+    world_close();
+    return 0;
+}
+
+static uint64_t begin_run(unsigned sources)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+
+    m.workflow = "decode";
+    m.output = "/tmp/out";
+    m.has_sources = true;
+    m.sources = sources;
+    uint64_t id = start_run(client, &m);
+    assert_true(id > 0);
+    return id;
+}
+
+/* The next Assign to n, or NULL. */
+static Sluice__Assign *assigned(struct node *n)
+{
+    return TAKE(n->session, sluice__assign);
+}
+
+static Sluice__Assign *assigned_somewhere(struct node **n)
+{
+    Sluice__Assign *a = assigned(n1);
+
+    *n = n1;
+    if (a == NULL) {
+        a = assigned(n2);
+        *n = n2;
+    }
+    return a;
+}
+
+static void error_of(struct session *s, uint32_t code, const char *text)
+{
+    Sluice__Error *e = TAKE(s, sluice__error);
+
+    assert_non_null(e);
+    assert_int_equal(e->code, code);
+    if (strstr(e->text, text) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", text, e->text);
+    FREE(e);
+}
+
+/* ---- starting --------------------------------------------------------------------------------- */
+
+static void words_are_checked_before_a_run_is_accepted(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+
+    (void)state;
+    m.workflow = "decod";
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_USAGE, "none, decode, cluster");
+    m.workflow = "decode";
+    m.backends = "decode=fpga";
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_USAGE, "cpu, gpu, cuda");
+    m.backends = NULL;
+    m.policy = "random";
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_USAGE, "buffer or round-robin");
+    m.policy = NULL;
+    m.output = "relative";
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_USAGE, "absolute");
+    m.output = "/tmp/../etc";
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_USAGE, "..");
+    m.output = "/tmp/x";
+    m.has_min_nodes = true;
+    m.min_nodes = 3;
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_STATE, "2 of the online pool");
+    m.min_nodes = 2;
+    assert_int_equal(start_run(client, &m), 1);
+    world.writable = false;
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_STATE, "not writable");
+    world.writable = true;
+}
+
+static void B79_a_tf_no_buffer_can_hold_is_refused_with_the_needed_size(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+
+    (void)state;
+    m.workflow = "none";
+    m.has_tf_size = true;
+    m.tf_size = 2000 * MB;
+    assert_int_equal(start_run(client, &m), 0);
+    error_of(client, ERR_STATE, "2097152000");
+    m.tf_size = 1000 * MB;                       /* just fits: above the mark, in an empty buffer */
+    uint64_t run = start_run(client, &m);
+    assert_true(run > 0);
+    struct session *s = join_source(run, 0, true, 1);
+    announce(s, run, 0, 4, 1000 * MB, 0, 4);
+    for (unsigned done = 0; done < 4;) {
+        struct node *n;
+        world_turn();
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        answer_built(n, a);
+        answer_done(n, a, false);
+        FREE(a);
+        done++;
+        world_check();
+    }
+    assert_int_equal(the_run(run)->done, 4);
+    announce(s, run, 4, 1, 1001 * MB, 0, 5);
+    world_turn();
+    assert_int_equal(tally_sum(the_run(run)->dropped), 1);
+}
+
+/* ---- parts coming together -------------------------------------------------------------------- */
+
+static void a_tf_is_given_out_when_all_parts_are_there(void **state)
+{
+    uint64_t run = begin_run(3);
+    struct session *s[3];
+    struct node *n;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        s[i] = join_source(run, i, true, 1);
+    assert_int_equal(the_run(run)->state, SLUICE__RUN_STATE__RUN_READY);
+    announce(s[0], run, 10, 1, 100, 3200, 11);
+    announce(s[2], run, 10, 1, 130, 3200, 11);
+    world_turn();
+    assert_null(assigned_somewhere(&n));
+    assert_int_equal(the_run(run)->state, SLUICE__RUN_STATE__RUNNING);
+    announce(s[1], run, 10, 1, 64, 3200, 11);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_non_null(a);
+    assert_int_equal(a->n_parts, 3);
+    assert_int_equal(a->bytes, 128 + 64 + 192);  /* each rounded up to 64 */
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(a->parts[i]->number, i);
+    assert_string_equal(a->parts[1]->address, "unix:/run/source");
+    assert_false(a->incomplete);
+    assert_int_equal(a->first_orbit, 3200);
+    assert_string_equal(a->stem, "1/tf-10");
+    assert_int_equal(n->load.charged, 384);
+    FREE(a);
+}
+
+static void a_source_that_passed_a_tf_leaves_it_incomplete(void **state)
+{
+    uint64_t run = begin_run(2);
+    struct session *s0 = join_source(run, 0, true, 1), *s1 = join_source(run, 1, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s0, run, 5, 1, 100, 160, 6);
+    world_turn();
+    assert_null(assigned_somewhere(&n));
+    announce(s1, run, 0, 0, 0, 0, 6);            /* nothing, and nothing below 6 will come */
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_non_null(a);
+    assert_true(a->incomplete);
+    assert_int_equal(a->n_parts, 1);
+    FREE(a);
+    announce(s0, run, 3, 1, 100, 96, 6);         /* passed by the other one before it was heard of */
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_non_null(a);
+    assert_int_equal(a->tf->id, 3);
+    assert_true(a->incomplete);
+    FREE(a);
+    end_stream(s1, run, 6);
+    announce(s0, run, 8, 1, 100, 256, 9);        /* an ended source is waited for by nobody */
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_non_null(a);
+    FREE(a);
+}
+
+static void a_late_part_is_not_waited_for_longer_than_the_limit(void **state)
+{
+    uint64_t run = begin_run(2);
+    struct session *s0 = join_source(run, 0, true, 1), *s1 = join_source(run, 1, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s0, run, 5, 1, 100, 160, 6);
+    world_pass(0.8);
+    assert_null(assigned_somewhere(&n));
+    world_pass(0.4);
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_non_null(a);
+    assert_true(a->incomplete);
+    announce(s1, run, 5, 1, 100, 160, 6);
+    assert_int_equal(the_run(run)->late_parts, 1);
+    answer_built(n, a);
+    answer_done(n, a, false);
+    world_turn();
+    assert_int_equal(the_run(run)->incomplete, 1);
+    Sluice__Release *r = TAKE(s1, sluice__release);      /* both may let go, the late one too */
+    assert_non_null(r);
+    assert_int_equal(r->ranges[0]->first, 5);
+    FREE(r);
+    FREE(a);
+}
+
+static void a_run_may_drop_incomplete_tfs(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+    struct node *n;
+
+    (void)state;
+    m.incomplete = "drop";
+    m.has_sources = true;
+    m.sources = 2;
+    m.output = "/tmp/out";
+    uint64_t run = start_run(client, &m);
+    struct session *s0 = join_source(run, 0, true, 1);
+    join_source(run, 1, true, 1);
+    announce(s0, run, 5, 2, 100, 160, 7);
+    world_pass(1.2);
+    assert_null(assigned_somewhere(&n));
+    assert_int_equal(tally_sum(the_run(run)->dropped), 2);
+    assert_string_equal(the_run(run)->dropped->word, "Incomplete");
+}
+
+static void parts_of_different_orbits_are_dropped(void **state)
+{
+    uint64_t run = begin_run(2);
+    struct session *s0 = join_source(run, 0, true, 1), *s1 = join_source(run, 1, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s0, run, 5, 1, 100, 160, 6);
+    announce(s1, run, 5, 1, 100, 161, 6);
+    world_turn();
+    assert_null(assigned_somewhere(&n));
+    assert_string_equal(the_run(run)->dropped->word, "OrbitMismatch");
+    Sluice__Release *r = TAKE(s0, sluice__release);
+    assert_non_null(r);
+    FREE(r);
+}
+
+static void what_is_wrong_in_an_announcement_closes_its_connection(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__Announce m = SLUICE__ANNOUNCE__INIT;
+    Sluice__AnnounceRange r = SLUICE__ANNOUNCE_RANGE__INIT, *list = &r;
+    uint64_t size = 1;
+
+    (void)state;
+    m.has_run = true;
+    m.run = run;
+    m.ranges = &list;
+    m.n_ranges = 1;
+    r.has_first = r.has_count = true;
+    r.count = 4000000000u;
+    r.sizes = &size;
+    r.n_sizes = 1;
+    run_announce(s, 0, &m);
+    error_of(s, ERR_PROTOCOL, "4000000000");
+    assert_true(s->chan->dead);
+    assert_int_equal(the_run(run)->announced, 0);
+}
+
+/* ---- settled, released, published ------------------------------------------------------------- */
+
+static void nobody_hears_of_an_end_before_it_is_on_disk(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    flow_turn(world.d.flow);
+    assert_int_equal(n->load.charged, 0);
+    assert_int_equal(world_sent(n->session, &sluice__verdict__descriptor), 0);
+    assert_int_equal(world_sent(s, &sluice__release__descriptor), 0);
+    answer_done(n, a, true);                     /* said again: no second one */
+    assert_int_equal(the_run(run)->done, 1);
+    world_turn();
+    Sluice__Verdict *v = TAKE(n->session, sluice__verdict);
+    assert_non_null(v);
+    assert_true(v->accepted);
+    assert_string_equal(v->stem, "1/tf-0");
+    assert_string_equal(v->output, "/tmp/out");
+    FREE(v);
+    assert_int_equal(world_sent(s, &sluice__release__descriptor), 1);
+    answer_done(n, a, true);                     /* the Verdict was lost: it comes again, accepted */
+    v = TAKE(n->session, sluice__verdict);
+    assert_true(v->accepted);
+    FREE(v);
+    answer_published(n, a);
+    world_turn();
+    assert_int_equal(the_run(run)->work.records, 0);
+    assert_int_equal(the_run(run)->done, 1);
+    FREE(a);
+}
+
+static void B33_a_full_disk_does_not_hold_the_sources(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    world.writable = false;
+    announce(s, run, 0, 50, 100, 0, 50);
+    for (int i = 0; i < 50; i++) {
+        world_turn();
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        answer_built(n, a);
+        answer_done(n, a, true);
+        FREE(a);
+    }
+    world_turn();
+    assert_int_equal(the_run(run)->done, 50);
+    assert_int_equal(world_sent(n1->session, &sluice__verdict__descriptor) + world_sent(n2->session, &sluice__verdict__descriptor), 0);
+    assert_true(world_sent(s, &sluice__release__descriptor) > 0);
+    world.writable = true;
+    world_turn();
+    assert_int_equal(world_sent(n1->session, &sluice__verdict__descriptor) + world_sent(n2->session, &sluice__verdict__descriptor), 50);
+}
+
+static void until_built_lets_go_early_and_cannot_try_again(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+    struct node *n;
+
+    (void)state;
+    m.keep = "until-built";
+    m.output = "/tmp/out";
+    uint64_t run = start_run(client, &m);
+    struct session *s = join_source(run, 0, true, 1);
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_int_equal(world_sent(s, &sluice__release__descriptor), 0);
+    answer_built(n, a);
+    world_turn();
+    assert_int_equal(world_sent(s, &sluice__release__descriptor), 1);
+    answer_failed(n, a, "Crashed");
+    world_turn();
+    assert_int_equal(the_run(run)->lost, 1);
+    FREE(a);
+}
+
+/* ---- failures --------------------------------------------------------------------------------- */
+
+static void a_refusal_goes_to_the_next_candidate(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n, *other;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_refused(n, a, "NoSpace");
+    world_turn();
+    assert_int_equal(n->load.charged, 0);
+    other = n == n1 ? n2 : n1;
+    Sluice__Assign *b = assigned(other);
+    assert_non_null(b);
+    assert_int_equal(b->fence->attempt, 2);
+    answer_refused(other, b, "NoSpace");
+    world_turn();
+    assert_null(assigned_somewhere(&n));         /* all were asked: asked anew after a while */
+    world_pass(1);
+    Sluice__Assign *c = assigned_somewhere(&n);
+    assert_non_null(c);
+    assert_int_equal(the_run(run)->failed, 0);
+    FREE(a);
+    FREE(b);
+    FREE(c);
+}
+
+static void a_crash_goes_elsewhere_and_ends_after_three(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n, *last = NULL;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    for (unsigned i = 0; i < 3; i++) {
+        world_pass(2);
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        if (i == 1)
+            assert_ptr_not_equal(n, last);
+        last = n;
+        answer_built(n, a);
+        answer_failed(n, a, "Crashed");
+        if (i == 0)
+            assert_true(n->load.ghost == 128);   /* it counts like one still there */
+        FREE(a);
+    }
+    world_pass(2);
+    assert_int_equal(the_run(run)->failed, 1);
+    assert_int_equal(the_run(run)->work.retried, 2);
+    assert_int_equal(n1->load.ghost + n2->load.ghost, 0);
+    assert_int_equal(world_sent(s, &sluice__release__descriptor), 1);
+}
+
+static void bad_input_is_tried_at_one_other_node_only(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    for (int i = 0; i < 2; i++) {
+        world_turn();
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        answer_failed(n, a, "BadInput");
+        FREE(a);
+    }
+    world_turn();
+    assert_int_equal(the_run(run)->failed, 1);
+    assert_string_equal(the_run(run)->work.failures->word, "BadInput");
+}
+
+static void B22_an_answer_to_an_older_fence_changes_nothing(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    world_disconnect(n);
+    struct node *old = n;
+    flow_worker_lost(old, "contact lost");
+    world_turn();
+    n = old == n1 ? n2 : n1;
+    Sluice__Assign *b = assigned(n);
+    assert_non_null(b);
+    struct idset forget = { 0 };
+    Sluice__Held held = SLUICE__HELD__INIT;
+    held.tf = a->tf;
+    held.fence = a->fence;
+    held.has_phase = held.has_bytes = true;
+    held.phase = SLUICE__PHASE__PROCESSING;
+    held.bytes = 128;
+    world_connect(old, &held, 1, &forget);
+    assert_int_equal(forget.count, 1);
+    answer_done(old, a, true);                   /* it did not listen */
+    Sluice__Verdict *v = TAKE(old->session, sluice__verdict);
+    assert_non_null(v);
+    assert_false(v->accepted);
+    assert_int_equal(the_run(run)->done, 0);
+    answer_done(n, b, true);
+    world_turn();
+    assert_int_equal(the_run(run)->done, 1);
+    assert_int_equal(old->load.charged, 0);
+    idset_free(&forget);
+    FREE(v);
+    FREE(a);
+    FREE(b);
+}
+
+static void a_short_outage_of_a_worker_costs_nothing(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n, *m;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    world_disconnect(n);
+    world_pass(2);
+    assert_int_equal(the_run(run)->work.n[TF_BUILT], 1);
+    Sluice__Held held = SLUICE__HELD__INIT;
+    held.tf = a->tf;
+    held.fence = a->fence;
+    held.has_phase = held.has_bytes = true;
+    held.phase = SLUICE__PHASE__PROCESSING;
+    held.bytes = 128;
+    world_connect(n, &held, 1, NULL);
+    world_turn();
+    assert_null(assigned_somewhere(&m));
+    answer_done(n, a, true);
+    world_turn();
+    assert_int_equal(the_run(run)->done, 1);
+    world_disconnect(n);                         /* comes back without what it had: that one failed as forgotten */
+    announce(s, run, 1, 1, 100, 32, 2);
+    world_turn();
+    m = n == n1 ? n2 : n1;
+    Sluice__Assign *b = assigned(m);
+    assert_non_null(b);
+    world_disconnect(m);
+    world_connect(m, NULL, 0, NULL);
+    world_turn();
+    assert_string_equal(the_run(run)->work.failures->word, "Forgotten");
+    FREE(a);
+    FREE(b);
+}
+
+/* ---- queue, window, limits -------------------------------------------------------------------- */
+
+static void live_data_beyond_the_queue_are_dropped_newest_first(void **state)
+{
+    struct node *n;
+
+    (void)state;
+    world.conf->limits.queue = 10;
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, false, 1);
+    world_disconnect(n1);
+    world_disconnect(n2);
+    announce(s, run, 0, 25, 100, 0, 25);
+    world_turn();
+    assert_int_equal(the_run(run)->announced, 25);
+    assert_int_equal(tally_sum(the_run(run)->dropped), 15);
+    assert_string_equal(the_run(run)->dropped->word, "QueueFull");
+    assert_true(idset_has(&the_run(run)->settled, 24) && !idset_has(&the_run(run)->settled, 9));
+    world_connect(n1, NULL, 0, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_int_equal(a->tf->id, 0);              /* the oldest first */
+    FREE(a);
+}
+
+static void building_and_high_water_bound_what_a_node_is_given(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__Assign *a;
+    unsigned given = 0;
+
+    (void)state;
+    world_disconnect(n2);
+    announce(s, run, 0, 20, 100 * MB, 0, 20);
+    world_turn();
+    assert_int_equal(world_sent(n1->session, &sluice__assign__descriptor), 3);
+    while ((a = assigned(n1))) {
+        answer_built(n1, a);
+        FREE(a);
+        given++;
+        world_turn();
+    }
+    assert_int_equal(given, 8);                  /* 80 % of 1000 MB */
+}
+
+static void in_flight_limit_is_kept_and_comes_back(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+    struct node *n;
+
+    (void)state;
+    m.output = "/tmp/out";
+    m.has_in_flight = true;
+    m.in_flight = 2;
+    uint64_t run = start_run(client, &m);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__SourceAccepted *acc = TAKE(s, sluice__source_accepted);
+    assert_true(acc->window >= 2 && acc->window <= 8);
+    FREE(acc);
+    announce(s, run, 0, 6, 100, 0, 6);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    struct node *na = n;
+    Sluice__Assign *b = assigned_somewhere(&n);
+    assert_non_null(b);
+    assert_int_equal(world_sent(n1->session, &sluice__assign__descriptor) + world_sent(n2->session, &sluice__assign__descriptor), 0);
+    answer_failed(na, a, "Crashed");             /* a credit returns on failure as on success */
+    world_turn();
+    assert_int_equal(world_sent(n1->session, &sluice__assign__descriptor) + world_sent(n2->session, &sluice__assign__descriptor), 1);
+    FREE(a);
+    FREE(b);
+}
+
+static unsigned alarms;
+
+static void count_alarm(void *arg, const char *word, const char *text, const char *advice, double since_s)
+{
+    (void)text;
+    (void)advice;
+    (void)since_s;
+    alarms += strcmp(word, arg) == 0;
+}
+
+static void B78_a_full_run_without_progress_is_an_alarm(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+    Sluice__Assign *held[5];
+    struct node *at[5];
+
+    (void)state;
+    m.output = "/tmp/out";
+    m.has_in_flight = true;
+    m.in_flight = 5;
+    uint64_t run = start_run(client, &m);
+    struct session *s = join_source(run, 0, true, 1);
+    announce(s, run, 0, 8, 100, 0, 8);
+    for (int i = 0; i < 5; i++) {
+        world_turn();
+        held[i] = assigned_somewhere(&at[i]);
+        assert_non_null(held[i]);
+        answer_built(at[i], held[i]);
+    }
+    world_pass(5);
+    flow_alarms(world.d.flow, count_alarm, "RunStalled");
+    assert_int_equal(alarms, 0);
+    world_pass(7);
+    flow_alarms(world.d.flow, count_alarm, "RunStalled");
+    assert_int_equal(alarms, 1);
+    answer_done(at[4], held[4], false);          /* out of order, and a lost worker: credits come back all the same */
+    world_turn();
+    alarms = 0;
+    flow_alarms(world.d.flow, count_alarm, "RunStalled");
+    assert_int_equal(alarms, 0);
+    for (int i = 0; i < 4; i++)
+        answer_done(at[i], held[i], false);
+    for (int i = 0; i < 5; i++)
+        FREE(held[i]);
+    for (int i = 0; i < 3; i++) {
+        struct node *n;
+        world_turn();
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        answer_done(n, a, false);
+        FREE(a);
+    }
+    world_turn();
+    assert_int_equal(the_run(run)->done, 8);
+    assert_int_equal(n1->load.charged + n2->load.charged, 0);
+}
+
+static void runs_share_the_pool_by_least_charge(void **state)
+{
+    uint64_t one = begin_run(1), two = begin_run(1);
+    struct session *s1 = join_source(one, 0, true, 1), *s2 = join_source(two, 0, true, 2);
+    unsigned given[2] = { 0 };
+    struct node *n;
+    Sluice__Assign *a;
+
+    (void)state;
+    announce(s1, one, 0, 30, 100 * MB, 0, 30);
+    world_turn();                                /* the first run takes all that may be built */
+    announce(s2, two, 0, 30, 100 * MB, 0, 30);
+    for (int i = 0; i < 40; i++) {
+        world_turn();
+        while ((a = assigned_somewhere(&n))) {
+            answer_built(n, a);
+            given[a->tf->run == two]++;
+            FREE(a);
+            world_turn();
+        }
+    }
+    assert_int_equal(given[0] + given[1], 16);
+    assert_true(given[0] >= 7 && given[0] <= 9);
+}
+
+/* ---- sources come and go ---------------------------------------------------------------------- */
+
+static void a_source_that_comes_back_goes_on(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    world_disconnect(n1);
+    world_disconnect(n2);
+    announce(s, run, 0, 3, 100, 0, 3);
+    world_turn();
+    world_hang_up(s);
+    world_connect(n1, NULL, 0, NULL);
+    world_turn();
+    assert_null(assigned(n1));                   /* its data cannot be had now */
+    world_pass(3);
+    s = join_source(run, 0, true, 1);
+    announce(s, run, 0, 2, 100, 0, 3);           /* the third it does not have any more */
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_non_null(a);
+    FREE(a);
+    world_pass(11);
+    assert_int_equal(the_run(run)->lost, 1);
+}
+
+static void a_source_that_does_not_come_back_is_given_up(void **state)
+{
+    uint64_t run = begin_run(2);
+    struct session *s0 = join_source(run, 0, true, 1), *s1 = join_source(run, 1, true, 1);
+    struct node *n;
+
+    (void)state;
+    world_disconnect(n1);
+    world_disconnect(n2);
+    announce(s0, run, 0, 1, 100, 0, 1);
+    announce(s1, run, 0, 1, 100, 0, 1);
+    world_hang_up(s1);
+    world_pass(11);
+    world_connect(n1, NULL, 0, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);  /* goes on without its part */
+    assert_non_null(a);
+    assert_true(a->incomplete);
+    assert_int_equal(a->n_parts, 1);
+    FREE(a);
+    announce(s0, run, 1, 1, 100, 32, 2);         /* and is not waited for any more */
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_non_null(a);
+    FREE(a);
+}
+
+static void a_place_is_taken_once(void **state)
+{
+    uint64_t run = begin_run(1);
+
+    (void)state;
+    join_source(run, 0, true, 1);
+    struct session *other = join_source(run, 0, true, 2);
+    error_of(other, ERR_STATE, "source-0");
+    other = join_source(run, 1, true, 2);
+    error_of(other, ERR_STATE, "parts 0 to 0");
+    other = join_source(run + 1, 0, true, 2);
+    error_of(other, ERR_NOT_FOUND, "no run");
+    assert_null(other->source);
+}
+
+/* ---- the end ---------------------------------------------------------------------------------- */
+
+static void a_run_is_over_when_its_sources_are_and_all_is_settled(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    end_stream(s, run, 1);
+    world_turn();
+    assert_int_equal(the_run(run)->state, SLUICE__RUN_STATE__RUNNING);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    world_turn();
+    assert_int_equal(the_run(run)->state, SLUICE__RUN_STATE__RUNNING);   /* its result is still to be published */
+    answer_published(n, a);
+    world_turn();
+    assert_int_equal(the_run(run)->state, SLUICE__RUN_STATE__RUN_DONE);
+    assert_null(s->source);
+    Sluice__RunClose *c = TAKE(n->session, sluice__run_close);
+    assert_non_null(c);
+    FREE(c);
+    FREE(a);
+}
+
+static void stop(uint64_t run, double timeout)
+{
+    Sluice__StopRun m = SLUICE__STOP_RUN__INIT;
+
+    m.has_id = m.has_data_timeout = true;
+    m.id = run;
+    m.data_timeout = timeout;
+    run_stop(client, 9, &m);
+}
+
+static void B76_a_stop_ends_within_its_time_and_leaves_nothing(void **state)
+{
+    struct node *n;
+
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        uint64_t run = begin_run(1);
+        struct session *s = join_source(run, 0, true, (uint64_t)round + 1);
+        announce(s, run, 0, 20, 50 * MB, 0, 20);
+        world_turn();
+        stop(run, round % 5);
+        world_turn();
+        Sluice__RunStopping *r = TAKE(s, sluice__run_stopping);
+        assert_non_null(r);
+        FREE(r);
+        if (round % 5) {
+            assert_int_equal(world_sent(client, &sluice__runs__descriptor), 0);
+            world_pass(round % 5 - 0.5);
+        }
+        world_pass(1);
+        Sluice__Runs *answer = TAKE(client, sluice__runs);
+        assert_non_null(answer);
+        assert_int_equal(answer->runs[0]->announced, 20);
+        assert_int_equal(answer->runs[0]->in_flight, 0);
+        assert_int_equal(answer->runs[0]->state, SLUICE__RUN_STATE__RUN_DONE);
+        FREE(answer);
+        Sluice__Cancel *c = TAKE(n1->session, sluice__cancel);
+        assert_non_null(c);
+        FREE(c);
+        Sluice__Assign *a;
+        while ((a = assigned_somewhere(&n))) {   /* some give it up, some were done just then: both are answered, neither is counted */
+            if (a->tf->id % 2)
+                answer_failed(n, a, "Cancelled");
+            else
+                answer_done(n, a, true);
+            FREE(a);
+        }
+        assert_int_equal(the_run(run)->done, 0);
+        assert_int_equal(n1->load.charged + n2->load.charged, 0);
+        assert_int_equal(n1->n_tfs + n2->n_tfs, 0);
+        world_hang_up(s);
+        world_check();
+    }
+}
+
+static void a_stop_waits_for_what_is_on_its_way(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 2, 100, 0, 2);
+    world_turn();
+    stop(run, 30);
+    end_stream(s, run, 2);
+    for (int i = 0; i < 2; i++) {
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_int_equal(world_sent(client, &sluice__runs__descriptor), 0);
+        answer_built(n, a);
+        answer_done(n, a, false);
+        world_turn();
+        FREE(a);
+    }
+    Sluice__Runs *answer = TAKE(client, sluice__runs);
+    assert_non_null(answer);
+    assert_int_equal(answer->runs[0]->done, 2);
+    FREE(answer);
+    stop(run, 1);                                /* once more: it says so again */
+    answer = TAKE(client, sluice__runs);
+    assert_non_null(answer);
+    FREE(answer);
+}
+
+/* ---- restart of sluiced ----------------------------------------------------------------------- */
+
+static Sluice__Held held_of(const Sluice__Assign *a, Sluice__Phase phase)
+{
+    Sluice__Held h = SLUICE__HELD__INIT;
+
+    h.tf = a->tf;
+    h.fence = a->fence;
+    h.has_phase = h.has_bytes = true;
+    h.phase = phase;
+    h.bytes = a->bytes;
+    return h;
+}
+
+static void announce_pulled(struct session *s, uint64_t run, const Sluice__Assign *a, const char *node)
+{
+    Sluice__Announce m = SLUICE__ANNOUNCE__INIT;
+    Sluice__AnnounceRange r = SLUICE__ANNOUNCE_RANGE__INIT, *list = &r;
+    uint64_t size = 100;
+
+    m.has_run = true;
+    m.run = run;
+    m.ranges = &list;
+    m.n_ranges = 1;
+    r.has_first = r.has_count = r.has_state = true;
+    r.first = a->tf->id;
+    r.count = 1;
+    r.sizes = &size;
+    r.n_sizes = 1;
+    r.state = SLUICE__FRESHNESS__PULLED;
+    r.node = (char *)node;
+    r.fence = a->fence;
+    run_announce(s, 0, &m);
+}
+
+static void a_restart_in_mid_run_loses_nothing(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__Assign *a[5];
+    struct node *at[5], *n;
+    struct idset forget = { 0 };
+
+    (void)state;
+    announce(s, run, 0, 6, 100, 0, 6);
+    for (int i = 0; i < 5; i++) {
+        world_turn();
+        a[i] = assigned_somewhere(&at[i]);
+        assert_non_null(a[i]);
+        answer_built(at[i], a[i]);
+    }
+    answer_done(at[0], a[0], true);
+    world_turn();                                /* TF 0: accepted, not yet published. 1: done, not on disk. 2, 3: at work. 4: its worker does not come back. 5: waits */
+    answer_done(at[1], a[1], true);
+    world_restart();
+    client = world_peer("client");
+    struct run *r = the_run(run);
+    assert_non_null(r);
+    assert_int_equal(r->done, 1);
+    assert_int_equal(r->announced, 1);
+    assert_int_equal(r->work.records, 1);
+    world_check();
+
+    s = join_source(run, 0, true, 1);
+    for (int i = 0; i < 5; i++)
+        announce_pulled(s, run, a[i], at[i]->name);
+    announce(s, run, 5, 1, 100, 160, 6);         /* fresh */
+    world_turn();
+    Sluice__Release *let_go = TAKE(s, sluice__release);
+    assert_non_null(let_go);                     /* settled already */
+    assert_int_equal(let_go->ranges[0]->first, 0);
+    FREE(let_go);
+    assert_int_equal(r->announced, 6);
+    world_check();
+
+    Sluice__Held h1 = held_of(a[1], SLUICE__PHASE__REPORTED), h0 = held_of(a[0], SLUICE__PHASE__ACCEPTED);
+    Sluice__Held all[4];
+    size_t k = 0;
+    for (int i = 0; i < 5; i++) {
+        if (at[i] != n1)
+            continue;
+        all[k++] = i == 0 ? h0 : i == 1 ? h1 : held_of(a[i], SLUICE__PHASE__PROCESSING);
+    }
+    world_connect(n1, all, k, &forget);
+    k = 0;
+    for (int i = 0; i < 4; i++) {
+        if (at[i] != n2)
+            continue;
+        all[k++] = i == 0 ? h0 : i == 1 ? h1 : held_of(a[i], SLUICE__PHASE__PROCESSING);
+    }
+    world_connect(n2, all, k, &forget);
+    assert_int_equal(forget.count, 0);
+    world_turn();
+    world_check();
+    Sluice__Verdict *v = TAKE(at[0]->session, sluice__verdict);
+    assert_non_null(v);
+    assert_true(v->accepted);                    /* redone */
+    assert_int_equal(v->tf->id, 0);
+    FREE(v);
+    answer_published(at[0], a[0]);
+    Sluice__Assign *b = assigned_somewhere(&n);  /* the fresh one, under the new epoch */
+    assert_non_null(b);
+    assert_int_equal(b->tf->id, 5);
+    assert_true(b->fence->epoch > a[0]->fence->epoch);
+    answer_done(n, b, false);
+    FREE(b);
+    for (int i = 1; i < 4; i++)
+        answer_done(at[i], a[i], false);
+    if (at[4] == n1)
+        answer_done(n1, a[4], false);
+    for (int i = 0; i < 3; i++) {
+        world_turn();
+        b = assigned_somewhere(&n);
+        if (b)
+            answer_done(n, b, false);
+        FREE(b);
+    }
+    world_turn();
+    assert_int_equal(r->done, 6);
+    assert_int_equal(r->announced, 6);
+    assert_int_equal(r->lost + r->failed, 0);
+    end_stream(s, run, 6);
+    world_pass(1);
+    assert_int_equal(r->state, SLUICE__RUN_STATE__RUN_DONE);
+    for (int i = 0; i < 5; i++)
+        FREE(a[i]);
+    idset_free(&forget);
+}
+
+static void a_pulled_tf_waits_for_its_worker_no_longer_than_the_grace(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n), *b;
+    world_restart();
+    struct node *other = n == n1 ? n2 : n1;
+    s = join_source(run, 0, true, 1);
+    announce_pulled(s, run, a, n->name);
+    world_connect(other, NULL, 0, NULL);
+    world_pass(8);
+    assert_null(assigned(other));
+    world_pass(3);
+    b = assigned(other);
+    assert_non_null(b);
+    assert_true(b->fence->epoch > a->fence->epoch && b->fence->attempt > a->fence->attempt);
+    Sluice__Held h = held_of(a, SLUICE__PHASE__PROCESSING);
+    struct idset forget = { 0 };
+    world_connect(n, &h, 1, &forget);            /* too late */
+    assert_int_equal(forget.count, 1);
+    idset_free(&forget);
+    FREE(a);
+    FREE(b);
+}
+
+static void a_run_that_is_over_is_remembered(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_done(n, a, false);
+    end_stream(s, run, 1);
+    world_turn();
+    world_restart();
+    client = world_peer("client");
+    struct run *r = the_run(run);
+    assert_non_null(r);
+    assert_int_equal(r->state, SLUICE__RUN_STATE__RUN_DONE);
+    assert_int_equal(r->done, 1);
+    s = join_source(run, 0, true, 1);
+    error_of(s, ERR_STATE, "is over");
+    world_connect(n1, NULL, 0, NULL);
+    assert_true(begin_run(1) > run);             /* numbers are not used again */
+    FREE(a);
+}
+
+/* ---- what people see -------------------------------------------------------------------------- */
+
+static void listings_say_where_each_tf_is(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__GetRunTfs m = SLUICE__GET_RUN_TFS__INIT;
+    struct node *n;
+
+    (void)state;
+    world_disconnect(n2);
+    announce(s, run, 0, 5, 100 * MB, 0, 5);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    world_pass(1);
+    m.has_id = true;
+    m.id = run;
+    run_tfs(client, 1, &m);
+    Sluice__RunTfs *l = TAKE(client, sluice__run_tfs);
+    assert_int_equal(l->n_tfs, 5);
+    assert_string_equal(l->tfs[0]->state, "processing");
+    assert_string_equal(l->tfs[0]->node, "n1");
+    assert_string_equal(l->tfs[1]->state, "building");
+    assert_string_equal(l->tfs[4]->state, "queued");
+    FREE(l);
+    answer_done(n, a, false);
+    world_turn();
+    m.has_settled = true;
+    m.settled = true;
+    run_tfs(client, 1, &m);
+    l = TAKE(client, sluice__run_tfs);
+    assert_int_equal(l->n_tfs, 1);
+    assert_string_equal(l->tfs[0]->state, "done");
+    assert_string_equal(l->tfs[0]->digest, "0123456789abcdef");
+    FREE(l);
+    Sluice__GetRuns g = SLUICE__GET_RUNS__INIT;
+    run_list(client, 1, &g);
+    Sluice__Runs *runs = TAKE(client, sluice__runs);
+    assert_int_equal(runs->n_runs, 1);
+    assert_int_equal(runs->runs[0]->in_flight, 4);
+    assert_int_equal(runs->runs[0]->n_nodes, 1);
+    assert_int_equal(runs->runs[0]->nodes[0]->done, 1);
+    assert_true(runs->runs[0]->nodes[0]->fill_mean > 0.2 && runs->runs[0]->nodes[0]->fill_mean < 0.45);
+    FREE(runs);
+    Sluice__GetSamples gs = SLUICE__GET_SAMPLES__INIT;
+    gs.has_run = true;
+    gs.run = run;
+    run_samples(client, 1, &gs);
+    Sluice__Samples *samples = TAKE(client, sluice__samples);
+    assert_true(samples->n_samples >= 9 && samples->n_samples <= 11);    /* ten times a second */
+    FREE(samples);
+    FREE(a);
+}
+
+#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_WORLD(words_are_checked_before_a_run_is_accepted),
+        WITH_WORLD(B79_a_tf_no_buffer_can_hold_is_refused_with_the_needed_size),
+        WITH_WORLD(a_tf_is_given_out_when_all_parts_are_there),
+        WITH_WORLD(a_source_that_passed_a_tf_leaves_it_incomplete),
+        WITH_WORLD(a_late_part_is_not_waited_for_longer_than_the_limit),
+        WITH_WORLD(a_run_may_drop_incomplete_tfs),
+        WITH_WORLD(parts_of_different_orbits_are_dropped),
+        WITH_WORLD(what_is_wrong_in_an_announcement_closes_its_connection),
+        WITH_WORLD(nobody_hears_of_an_end_before_it_is_on_disk),
+        WITH_WORLD(B33_a_full_disk_does_not_hold_the_sources),
+        WITH_WORLD(until_built_lets_go_early_and_cannot_try_again),
+        WITH_WORLD(a_refusal_goes_to_the_next_candidate),
+        WITH_WORLD(a_crash_goes_elsewhere_and_ends_after_three),
+        WITH_WORLD(bad_input_is_tried_at_one_other_node_only),
+        WITH_WORLD(B22_an_answer_to_an_older_fence_changes_nothing),
+        WITH_WORLD(a_short_outage_of_a_worker_costs_nothing),
+        WITH_WORLD(live_data_beyond_the_queue_are_dropped_newest_first),
+        WITH_WORLD(building_and_high_water_bound_what_a_node_is_given),
+        WITH_WORLD(in_flight_limit_is_kept_and_comes_back),
+        WITH_WORLD(B78_a_full_run_without_progress_is_an_alarm),
+        WITH_WORLD(runs_share_the_pool_by_least_charge),
+        WITH_WORLD(a_source_that_comes_back_goes_on),
+        WITH_WORLD(a_source_that_does_not_come_back_is_given_up),
+        WITH_WORLD(a_place_is_taken_once),
+        WITH_WORLD(a_run_is_over_when_its_sources_are_and_all_is_settled),
+        WITH_WORLD(B76_a_stop_ends_within_its_time_and_leaves_nothing),
+        WITH_WORLD(a_stop_waits_for_what_is_on_its_way),
+        WITH_WORLD(a_restart_in_mid_run_loses_nothing),
+        WITH_WORLD(a_pulled_tf_waits_for_its_worker_no_longer_than_the_grace),
+        WITH_WORLD(a_run_that_is_over_is_remembered),
+        WITH_WORLD(listings_say_where_each_tf_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
