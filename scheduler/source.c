@@ -120,6 +120,10 @@ static void tf_formed(struct tf *t)
 
     if (!tf_incomplete(t, NULL))
         return;
+    if (t->bytes == 0) {
+        run_drop(t, END_DROPPED, "Empty", "none of its parts has a byte");
+        return;
+    }
     if (largest > 0 && t->bytes > largest) {
         run_drop(t, END_DROPPED, "TooLarge", "no buffer of the pool can hold it");
         return;
