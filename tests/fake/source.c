@@ -322,7 +322,7 @@ static void on_ready(void *arg, struct chan *c, const Sluice__Welcome *w, const 
     m.incarnation = &inc;
     m.holds = opt.hold;
     m.connection = ++s->connections;
-    chan_send(c, 0, &m.base);
+    chan_send(c, 1, &m.base);       /* 1: an answer is wanted */
 }
 
 static void on_lost(void *arg, const struct err *why)

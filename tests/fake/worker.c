@@ -546,7 +546,7 @@ static void send_register(struct worker *w, struct chan *c)
     m.host = "fake";
     m.building_limit = opt.building_limit;
     m.high_water = 0.8;
-    chan_send(c, 0, &m.base);
+    chan_send(c, 1, &m.base);       /* 1: an answer is wanted */
     free(held);
     free(list);
 }
