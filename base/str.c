@@ -188,7 +188,7 @@ const char *str_size_text(uint64_t bytes, char out[32])
     double v = (double)bytes;
 
     for (unsigned i = 4; i > 0; i--) {
-        if (bytes > 0 && bytes % (UINT64_C(1) << (10 * i)) == 0) {
+        if (bytes > 0 && bytes % (UINT64_C(1) << (10 * i)) == 0 && bytes >> (10 * i) < 10000) {
             snprintf(out, 32, "%" PRIu64 "%c", bytes >> (10 * i), units[i - 1]);
             return out;
         }

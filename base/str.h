@@ -23,7 +23,7 @@ void str_escape(struct str *s, const char *text, size_t n);
 
 /* Sizes: bytes, or a number with K M G T (powers of 1024, fractions refused): "64M", "112G". Refuses 0, signs, overflow. */
 int str_parse_size(const char *text, uint64_t *bytes, struct err *e);
-/* For people: "64M" and "112G" when that is exact, else "3.2 GiB", below 1024 the number. */
+/* For people: "64M" and "112G" when that is exact and short, else "3.2 GiB", below 1024 the number. */
 const char *str_size_text(uint64_t bytes, char out[32]);
 /* Whole decimal number in [min, max]; what names it in the error. */
 int str_parse_u64(const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *value, struct err *e);

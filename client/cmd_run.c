@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 2000, AWAY_S = 30 };
+enum { PAGE = 2000, AWAY_S = 30, LAST = 10 };
 
 static json_t *make_dropped(const json_t *run)
 {
@@ -171,6 +171,36 @@ int cmd_run_show(struct context *ctx, const struct args *a, struct err *e)
     return r;
 }
 
+static bool is_over(const Sluice__Run *r)
+{
+    return r->state == SLUICE__RUN_STATE__RUN_DONE || r->state == SLUICE__RUN_STATE__RUN_ERROR;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const Sluice__Run *x = *(Sluice__Run *const *)a, *y = *(Sluice__Run *const *)b;
+
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* In the order of their ids; of those that are over only the last ones. */
+static void keep_last(Sluice__Runs *runs, size_t last)
+{
+    size_t over = 0, kept = 0;
+
+    if (runs->n_runs > 0)
+        qsort(runs->runs, runs->n_runs, sizeof(*runs->runs), by_id);
+    for (size_t i = 0; i < runs->n_runs; i++)
+        over += is_over(runs->runs[i]);
+    for (size_t i = 0; i < runs->n_runs; i++) {
+        if (is_over(runs->runs[i]) && over-- > last)
+            call_free(runs->runs[i]);
+        else
+            runs->runs[kept++] = runs->runs[i];
+    }
+    runs->n_runs = kept;
+}
+
 int cmd_runs(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__GetRuns q = SLUICE__GET_RUNS__INIT;
@@ -179,10 +209,11 @@ int cmd_runs(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    q.has_all = q.all = args_has(a, "all");
+    q.has_all = q.all = 1;
     runs = call(ctx, &q.base, SLUICE__TYPE__RUNS, CALL_LIMIT_S, e);
     if (runs == NULL)
         return -1;
+    keep_last(runs, args_has(a, "all") ? runs->n_runs : LAST);
     r = show_runs(ctx, runs, false, e);
     call_free(runs);
     return r;

@@ -101,7 +101,7 @@ const struct command commands[] = {
     { "run show",  cmd_run_show,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "all about one run", NULL },
     { "run tfs",   cmd_run_tfs,   NEEDS_SLUICED | SHOWS, 1, 1, "ID", "where each time-frame in flight is",
       ROWS({ "settled", 0, NULL, "those that came to an end instead" }) },
-    { "runs",      cmd_runs,      NEEDS_SLUICED | SHOWS, 0, 0, "", "the runs that are on, and the last ones",
+    { "runs",      cmd_runs,      NEEDS_SLUICED | SHOWS, 0, 0, "", "the runs that are on, and the last ten that are over",
       ROWS({ "all", 0, NULL, "all of them" }) },
     { "replay",    cmd_replay,    NEEDS_SLUICED | MANY, 1, 0, "PATH...", "replays files of time-frames through the farm",
       ROWS({ "rate", 0, "HZ|max", "time-frames a second, default max" },

@@ -200,6 +200,21 @@ static bool add_time(struct str *s, const json_t *v, enum column_format format)
     return true;
 }
 
+static void add_for_people(struct str *s, const json_t *v, enum column_format format)
+{
+    size_t i;
+    json_t *one;
+
+    if (json_is_array(v)) {
+        json_array_foreach((json_t *)v, i, one) {
+            str_add(s, i > 0 ? "," : "");
+            add_for_people(s, one, format);
+        }
+    } else if (!((format == AS_TIME || format == AS_AGE) && add_time(s, v, format)) && !add_number(s, v, format)) {
+        add_plain(s, v);
+    }
+}
+
 /* One cell of a table, or of a parsable line, where numbers and times stay as they are. */
 static char *cell(const struct column *c, const json_t *object, bool people)
 {
@@ -212,11 +227,11 @@ static char *cell(const struct column *c, const json_t *object, bool people)
         str_addf(&s, "%zu", json_array_size(v));
     else if (c->format == AS_COUNTERS && json_is_array(v) && people)
         add_counters(&s, v);
+    else if (people)
+        add_for_people(&s, v, c->format);
     else if (json_is_array(v))
         add_list(&s, v, ",");
-    else if (people && (c->format == AS_TIME || c->format == AS_AGE) && add_time(&s, v, c->format))
-        ;
-    else if (!people || !add_number(&s, v, c->format))
+    else
         add_plain(&s, v);
     if (people && s.len == 0)
         str_add(&s, "-");

@@ -104,6 +104,7 @@ static void sizes_are_shown(void **state)
     (void)state;
     assert_string_equal(str_size_text(67108864, out), "64M");
     assert_string_equal(str_size_text(UINT64_C(120259084288), out), "112G");
+    assert_string_equal(str_size_text(UINT64_C(24684092) << 10, out), "23.5 GiB");
     assert_string_equal(str_size_text(0, out), "0");
     assert_string_equal(str_size_text(1023, out), "1023");
     assert_string_equal(str_size_text(1536, out), "1.5 KiB");
