@@ -8,7 +8,8 @@ state_libstate_a_SOURCES = \
 	%D%/migrate.c \
 	%D%/recover.c \
 	%D%/rescue.c \
-	%D%/rows.c %D%/rows.h
+	%D%/rows.c %D%/rows.h \
+	%D%/salvage.c
 nodist_state_libstate_a_SOURCES = state/schema_sql.h
 
 BUILT_SOURCES += state/schema_sql.h

@@ -2,7 +2,7 @@
  *
  * From: `sluiced --recover`.  To: a new state.db; the damaged one is kept as state.db.corrupt-TIME with its log.
  * Work is done on a copy. Rows are asked for by ranges of rowids: a range that fails is split until the bad page's rows are all that is
- * left out. A first page beyond use is replaced by that of a fresh database of the same schema, whose tables begin on the same pages.
+ * left out; salvage.c then looks for those on every page. A first page beyond use is replaced by that of a fresh database of the same schema, whose tables begin on the same pages.
  */
 #include "config.h"
 #include "db_private.h"
@@ -28,7 +28,7 @@ struct saving {
     struct db *from, *to;
     const char *table;
     sqlite3_stmt *up, *down, *in;
-    uint64_t saved, refused, bad;             /* bad: places that could not be read */
+    uint64_t saved, refused, bad, pieced;     /* bad: places that could not be read; pieced: rows found page by page */
     int64_t span;                             /* no table can have more rows than this */
     unsigned probes;
     int64_t until;                            /* a table gets so much time for what cannot be read */
@@ -182,21 +182,58 @@ static int nothing(const char *dir, struct err *e)
                    dir, dir);
 }
 
+static void report_table(const struct saving *s, bool good, struct str *said)
+{
+    str_addf(said, "%-10s %" PRIu64 " rows saved", s->table, s->saved + s->pieced);
+    if (!good)
+        str_addf(said, ", %" PRIu64 " places could not be read, %" PRIu64 " rows made no sense, %" PRIu64 " of those saved were found lying about", s->bad,
+                 s->refused, s->pieced);
+    str_add(said, "\n");
+}
+
+/* Rows of run_tf are removed in time and may still lie about: those are not looked for, nor what counts them. */
+static bool is_kept_for_ever(const char *table)
+{
+    return !str_equal(table, "run_tf") && !str_equal(table, "run_pruned") && !str_equal(table, "meta");
+}
+
+static int piece_together(struct saving all[], struct err *e)
+{
+    const char *names[ARRAY_LEN(tables)];
+    uint64_t saved[ARRAY_LEN(tables)];
+    size_t which[ARRAY_LEN(tables)], n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
+        if (!is_kept_for_ever(tables[i]))
+            continue;
+        names[n] = tables[i];
+        which[n++] = i;
+    }
+    sqlite3_wal_checkpoint_v2(all[0].from->sql, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);       /* pages in the log count too */
+    if (salvage_rows(all[0].from->path, all[0].to, names, n, saved, e) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        all[which[i]].pieced = saved[i];
+    return 0;
+}
+
 static int save_tables(struct db *from, struct db *to, int64_t pages, struct str *said, bool *whole, struct err *e)
 {
+    struct saving all[ARRAY_LEN(tables)];
     uint64_t saved = 0;
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
+        all[i] = (struct saving){ .from = from, .to = to, .table = tables[i], .span = pages * ROWS_PER_PAGE,
+                                  .until = clock_mono_ns() + TABLE_LIMIT_S * CLOCK_SECOND };
+        if (save_table(&all[i], e) < 0)
+            return -1;
+    }
+    if (piece_together(all, e) < 0)
+        return -1;
     *whole = true;
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-        struct saving s = { .from = from, .to = to, .table = tables[i], .span = pages * ROWS_PER_PAGE,
-                            .until = clock_mono_ns() + TABLE_LIMIT_S * CLOCK_SECOND };
-        if (save_table(&s, e) < 0)
-            return -1;
-        bool good = s.bad == 0 && (s.refused == 0 || i == ARRAY_LEN(tables) - 1);      /* meta's own rows are there already */
-        str_addf(said, "%-10s %" PRIu64 " rows saved%s", s.table, s.saved, good ? "\n" : "");
-        if (!good)
-            str_addf(said, ", %" PRIu64 " places could not be read, %" PRIu64 " rows made no sense\n", s.bad, s.refused);
+        bool good = all[i].bad + all[i].refused + all[i].pieced == 0;      /* a bad page can also end a table early without a word */
+        report_table(&all[i], good, said);
         *whole = *whole && good;
-        saved += s.saved;
+        saved += str_equal(tables[i], "meta") ? 0 : all[i].saved + all[i].pieced;
     }
     return *whole || saved > 0 ? 0 : nothing(to->dir, e);
 }

@@ -464,6 +464,7 @@ static void B38_flipped_bytes_end_in_seconds_with_the_command(void **state)
         good(rows_load_marks(db, false, same_mark, &same, why));
         db_close(db);
         print_message("round %u (seed %u): %u of 2000 marks as they were, %.2f s\n", r, seed + r, same, (double)(clock_mono_ns() - start) / 1e9);
+        assert_true(same >= 1800);
         saved += same;
         assert_non_null(strstr(report, "mark "));
         assert_non_null(strstr(report, "state.db.corrupt-"));
@@ -471,7 +472,6 @@ static void B38_flipped_bytes_end_in_seconds_with_the_command(void **state)
         remove(in(*state, find(*state, "state.db.corrupt-")));
     }
     print_message("%u of %u damaged files were refused, %u of %u marks saved as they were\n", refused, rounds, saved, rounds * 2000);
-    assert_true(saved > rounds * 1000);
     free(was);
 }
 
@@ -507,7 +507,34 @@ static void recover_loses_only_the_bad_page(void **state)
     db_close(db);
 }
 
-static void recover_survives_a_lost_first_page_and_root(void **state)
+/* Every table begins at its root page: without it no row can be reached in order, and all of them are found nevertheless. */
+static void recover_survives_lost_roots(void **state)
+{
+    fill_marks(*state, 2000);
+    int64_t roots[3] = { raw_int(in(*state, "state.db"), "SELECT rootpage FROM sqlite_schema WHERE name = 'mark'"),
+                         raw_int(in(*state, "state.db"), "SELECT rootpage FROM sqlite_schema WHERE name = 'event'"),
+                         raw_int(in(*state, "state.db"), "SELECT rootpage FROM sqlite_schema WHERE name = 'node'") };
+    size_t size;
+    char *p = whole_file(in(*state, "state.db"), &size);
+    for (int i = 0; i < 3; i++)
+        memset(p + (roots[i] - 1) * 4096, 0xa5, 4096);
+    write_file(in(*state, "state.db"), p, size);
+    free(p);
+    refuses(*state, NULL, ERR_FAILED, "is damaged", "--recover", NULL);
+    char *report = NULL;
+    good(db_recover(*state, &report, why));
+    print_message("%s", report);
+    free(report);
+    struct db *db = open_good(*state);
+    unsigned same = 0;
+    good(rows_load_marks(db, false, same_mark, &same, why));
+    db_close(db);
+    assert_int_equal(same, 2000);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM event WHERE what = 'mark' AND seq = time"), 2000);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM node WHERE class = 'mi50'"), 350);
+}
+
+static void recover_survives_a_lost_first_page(void **state)
 {
     fill_marks(*state, 2000);
     size_t size;
@@ -731,6 +758,13 @@ static void a_reader_sees_what_is_committed_and_cannot_write(void **state)
 
 /* ---- growth ---- */
 
+static int count_node(void *arg, const struct row_node *n)
+{
+    (void)n;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
 static void settle(struct db *db, struct row_run *run, uint64_t from, unsigned n)
 {
     good(db_begin(db, why));
@@ -755,6 +789,12 @@ static void B39_records_of_time_frames_do_not_swell_the_database(void **state)
     good(db_begin(db, why));
     good(put_mark_with_line(db, 1, "n001", "stays", NULL, why));
     good(rows_put_run_tf(db, &waiting, why));
+    for (int i = 0; i < 350; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%03d", i);
+        struct row_node n = { .name = name, .class = "mi50", .pool = "online", .added = 1 };
+        good(rows_put_node(db, &n, why));
+    }
     good(db_commit(db, why));
     run.done = 1;
     run.bytes_done = 1;
@@ -787,11 +827,18 @@ static void B39_records_of_time_frames_do_not_swell_the_database(void **state)
     db = open_good(*state);
     double opening = (double)(clock_mono_ns() - start) / 1e9;
     assert_int_equal(marks_in(db, true), 1);
+    unsigned nodes = 0;
+    start = clock_mono_ns();
+    good(rows_load_nodes(db, count_node, &nodes, why));
+    double listing = (double)(clock_mono_ns() - start) / 1e9;
+    assert_int_equal(nodes, 350);
     db_close(db);
     char *report = NULL;
     good(db_check(*state, &report, why));
     free(report);
-    print_message("%" PRIu64 " TFs: file %lld KiB (%lld KiB at half), start %.3f s\n", n, (long long)st.st_size >> 10, (long long)half >> 10, opening);
+    print_message("%" PRIu64 " TFs: file %lld KiB (%lld KiB at half), start %.3f s, listing of 350 nodes %.1f ms\n", n, (long long)st.st_size >> 10, (long long)half >> 10,
+                  opening, listing * 1e3);
+    assert_true(listing < 0.1);
     assert_true(st.st_size <= half + half / 4);
     assert_true(opening < 5);
 }
@@ -806,7 +853,7 @@ int main(int argc, char **argv)
         T(foreign_and_newer_databases_are_refused), T(older_schemas_come_forward_with_a_copy), T(failed_migration_changes_nothing),
         T(a_change_takes_only_itself_back), T(B01_B07_marks_survive_and_bad_is_computed_from_open_marks), T(B35_a_lock_is_waited_for_within_a_limit_and_named),
         T(B36_the_log_shrinks_after_the_reader_ends), T(B38_flipped_bytes_end_in_seconds_with_the_command), T(recover_loses_only_the_bad_page),
-        T(recover_survives_a_lost_first_page_and_root), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),
+        T(recover_survives_lost_roots), T(recover_survives_a_lost_first_page), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),
         T(check_sees_totals_that_do_not_add_up), T(backup_under_load_is_whole), T(restore_keeps_epochs_going_and_refuses_bad_backups),
         T(a_reader_sees_what_is_committed_and_cannot_write), T(B39_records_of_time_frames_do_not_swell_the_database),
     };
