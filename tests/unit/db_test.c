@@ -792,8 +792,8 @@ static void B39_records_of_time_frames_do_not_swell_the_database(void **state)
     for (int i = 0; i < 350; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%03d", i);
-        struct row_node n = { .name = name, .class = "mi50", .pool = "online", .added = 1 };
-        good(rows_put_node(db, &n, why));
+        struct row_node node = { .name = name, .class = "mi50", .pool = "online", .added = 1 };
+        good(rows_put_node(db, &node, why));
     }
     good(db_commit(db, why));
     run.done = 1;
