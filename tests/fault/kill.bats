@@ -107,7 +107,7 @@ settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or faile
   id=$(sluice run start --workflow none)
   sluice replay "$(sample 2)" --run "$id" --loop 50 --rate max >/dev/null 2>&1 &
   wait_until 10 eval '[ "$(sluice run show '"$id"' --json | jq ".runs[0].dispatched")" -ge 3 ]'
-  kill -KILL $(pgrep -f -- "sluice-source.*--run $id")
+  kill -KILL $(pgrep -f -- "sluice-source .*$FARM/.*--run $id ")
   run timeout 40 sluice run stop "$id" --data-timeout 2s
   n=$(json '.runs[0].announced' sluice run show "$id")
   settled "$id" "$n"
