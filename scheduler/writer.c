@@ -28,6 +28,8 @@ enum { BATCH = 1024 };
 static const int64_t RETRY_FIRST = CLOCK_SECOND / 4, RETRY_LAST = 4 * CLOCK_SECOND, TIDY_EVERY = CLOCK_SECOND;
 static const uint64_t TIDY_ABOVE = 6u << 20;
 static const double LOCK_LIMIT_S = 35;
+static const int64_t PRUNE_EVERY = 60 * CLOCK_SECOND;
+static const uint64_t PRUNE_ROWS = 100000;
 
 struct change {
     TAILQ_ENTRY(change) entry;
@@ -58,6 +60,8 @@ struct writer {
     bool            full;
     int64_t         full_since, retry_at, retry_pause;
     int64_t         locked_since, locked_limit;
+    uint64_t        prune_rows;
+    int64_t         prune_at;
     int64_t         attempt_since;        /* a transaction is under way */
     bool            locked_beyond;
     struct writer_state state;            /* figures and `why` */
@@ -330,9 +334,41 @@ static void turn_full(struct writer *w)
         sleep_until(w, w->stop && w->retry_at > now + RETRY_FIRST ? now + RETRY_FIRST : w->retry_at);
 }
 
+static int prune(struct db *db, uint64_t rows)
+{
+    struct err e = { 0 };
+    if (db_begin(db, &e) < 0)
+        return 0;
+    int gone = db_prune(db, rows, &e);
+    if (gone <= 0) {
+        db_rollback(db);
+        if (gone < 0)
+            log_warning("state: pruning: %s", e.text);
+        return 0;
+    }
+    return db_commit(db, &e) == 0 ? gone : 0;
+}
+
+/* In short transactions, so that a change never waits long behind one; more at once only while there is more. */
+static void turn_prune(struct writer *w)
+{
+    uint64_t rows = w->prune_rows;
+    pthread_mutex_unlock(&w->lock);
+    int gone = prune(w->db, rows);
+    pthread_mutex_lock(&w->lock);
+    w->prune_at = clock_mono_ns() + (gone > 0 ? 0 : PRUNE_EVERY);
+}
+
+static bool is_time_to_prune(const struct writer *w)
+{
+    return w->prune_rows > 0 && !w->full && w->locked_since == 0 && !w->stop && w->state.commits > 0 && clock_mono_ns() >= w->prune_at;
+}
+
 /* Nothing to do: a log that a reader let grow is brought home, at most once a second. */
 static void turn_idle(struct writer *w)
 {
+    if (is_time_to_prune(w))
+        return;
     if (w->state.log_bytes <= TIDY_ABOVE) {
         pthread_cond_wait(&w->wake, &w->lock);
         return;
@@ -363,6 +399,8 @@ static void *thread_main(void *arg)
             turn_idle(w);
         else
             turn_normal(w);
+        if (is_time_to_prune(w))
+            turn_prune(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -400,6 +438,8 @@ struct writer *writer_create(struct ev_loop *loop, struct db *db, struct err *e)
     w->loop = loop;
     w->db = db;
     w->locked_limit = (int64_t)(LOCK_LIMIT_S * 1e9);
+    w->prune_rows = PRUNE_ROWS;
+    w->prune_at = clock_mono_ns() + PRUNE_EVERY;
     w->state.reserve = db_reserve(db) == 0;
     TAILQ_INIT(&w->queue);
     TAILQ_INIT(&w->batch);
@@ -488,6 +528,15 @@ void writer_set_lock_limit(struct writer *w, double limit_s)
 {
     pthread_mutex_lock(&w->lock);
     w->locked_limit = (int64_t)(limit_s * 1e9);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void writer_set_prune(struct writer *w, uint64_t run_tfs)
+{
+    pthread_mutex_lock(&w->lock);
+    w->prune_rows = run_tfs;
+    w->prune_at = clock_mono_ns();
+    pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
 }
 

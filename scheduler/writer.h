@@ -43,6 +43,8 @@ struct writer_state {
 };
 /* How long a lock of another process is waited for before it is an alarm and CHANGE_MARK and CHANGE_NEW are refused: 35 s unless set. */
 void  writer_set_lock_limit(struct writer *w, double limit_s);
+/* The thread also prunes: once a minute what db_prune takes for this many rows a run, 100 000 unless set; 0: never. */
+void  writer_set_prune(struct writer *w, uint64_t run_tfs);
 void  writer_state(const struct writer *w, struct writer_state *out);
 bool  writer_accepts_new(const struct writer *w);
 

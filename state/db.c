@@ -652,35 +652,58 @@ uint64_t db_next_epoch(struct db *db, struct err *e)
     return epoch;
 }
 
-static int prune_run(struct db *db, int64_t run_id, uint64_t keep, unsigned limit, struct err *e)
+/* where: which rows, oldest first, at most limit. They go, and stay counted. */
+static int prune_where(struct db *db, const char *where, unsigned limit, struct err *e)
 {
-    char text[1024];
+    char text[1200];
     snprintf(text, sizeof text,
              "CREATE TEMP TABLE IF NOT EXISTS going (row INTEGER PRIMARY KEY);"
              "DELETE FROM going;"
-             "INSERT INTO going SELECT rowid FROM run_tf WHERE run = %" PRId64 " AND published != 0 AND tf <"
-             " (SELECT tf FROM run_tf WHERE run = %" PRId64 " ORDER BY tf DESC LIMIT 1 OFFSET %" PRIu64 ") ORDER BY tf LIMIT %u;"
+             "INSERT INTO going SELECT rowid FROM run_tf WHERE published != 0 AND %s LIMIT %u;"
              "INSERT INTO run_pruned (run, outcome, rows, incomplete, bytes)"
              " SELECT run, outcome, count(*), sum(incomplete), sum(bytes) FROM run_tf WHERE rowid IN (SELECT row FROM going) GROUP BY run, outcome"
              " ON CONFLICT (run, outcome) DO UPDATE SET rows = rows + excluded.rows, incomplete = incomplete + excluded.incomplete, bytes = bytes + excluded.bytes;"
-             "DELETE FROM run_tf WHERE rowid IN (SELECT row FROM going);",
-             run_id, run_id, keep > 0 ? keep - 1 : 0, limit);
-    if (db_exec(db, text, e) < 0)
-        return -1;
-    return sqlite3_changes(db->sql);
+             "DELETE FROM run_tf WHERE rowid IN (SELECT row FROM going);", where, limit);
+    return db_exec(db, text, e) < 0 ? -1 : sqlite3_changes(db->sql);
 }
 
-int db_prune(struct db *db, uint64_t run_tfs, struct err *e)
+/* A run that has less than keep rows in the span of its numbers needs no look at them: most runs, most of the time. */
+static const char LONG_RUNS[] = "SELECT id FROM run WHERE (SELECT max(tf) FROM run_tf WHERE run = id) - (SELECT min(tf) FROM run_tf WHERE run = id) >= ?1 ORDER BY id";
+
+static int prune_long_runs(struct db *db, uint64_t keep, unsigned limit, struct err *e)
 {
-    enum { AT_ONCE = 1000 };
     sqlite3_stmt *s = NULL;
     int gone_rows = 0, rc = 0;
-    if (sqlite3_prepare_v2(db->sql, "SELECT id FROM run ORDER BY id", -1, &s, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(db->sql, LONG_RUNS, -1, &s, NULL) != SQLITE_OK)
         return db_fail(db, e, "cannot read the state");
-    while (gone_rows < AT_ONCE && rc >= 0 && sqlite3_step(s) == SQLITE_ROW) {
-        rc = prune_run(db, sqlite3_column_int64(s, 0), run_tfs, (unsigned)(AT_ONCE - gone_rows), e);
+    sqlite3_bind_int64(s, 1, (int64_t)keep);
+    while ((unsigned)gone_rows < limit && rc >= 0 && sqlite3_step(s) == SQLITE_ROW) {
+        long long id = sqlite3_column_int64(s, 0);
+        char where[200];
+        snprintf(where, sizeof where, "run = %lld AND tf < (SELECT tf FROM run_tf WHERE run = %lld ORDER BY tf DESC LIMIT 1 OFFSET %" PRIu64 ") ORDER BY tf",
+                 id, id, keep - 1);
+        rc = prune_where(db, where, limit - (unsigned)gone_rows, e);
         gone_rows += rc > 0 ? rc : 0;
     }
     sqlite3_finalize(s);
     return rc < 0 ? -1 : gone_rows;
+}
+
+/* All runs together: of those that ended, the rows written first. */
+static int prune_old_runs(struct db *db, uint64_t keep, unsigned limit, struct err *e)
+{
+    char where[200];
+    snprintf(where, sizeof where, "rowid <= (SELECT max(rowid) FROM run_tf) - %" PRIu64 " AND run IN (SELECT id FROM run WHERE ended != 0) ORDER BY rowid", keep);
+    return prune_where(db, where, limit, e);
+}
+
+int db_prune(struct db *db, uint64_t run_tfs, struct err *e)
+{
+    enum { AT_ONCE = 1000, RUNS_TOGETHER = 10 };
+    uint64_t keep = run_tfs ? run_tfs : 1;
+    int of_long = prune_long_runs(db, keep, AT_ONCE, e);
+    if (of_long < 0 || of_long >= AT_ONCE)
+        return of_long;
+    int of_old = prune_old_runs(db, keep * RUNS_TOGETHER, (unsigned)(AT_ONCE - of_long), e);
+    return of_old < 0 ? -1 : of_long + of_old;
 }

@@ -53,7 +53,7 @@ bool  db_locked(const struct db *db);                 /* the last failure was so
 /* Gives the reserve file (4 MiB beside the database) up, so that marks still go in; db_reserve makes it anew when there is room. */
 void  db_use_reserve(struct db *db);
 int   db_reserve(struct db *db);                      /* 0: the reserve is there */
-/* Removes the oldest run_tf rows beyond run_tfs a run, at most 1000 a call; never unpublished ones, marks, history, or totals (what goes stays counted, see
+/* Removes the oldest run_tf rows beyond run_tfs a run, and of ended runs beyond ten times that in all, at most 1000 a call; never unpublished ones, marks, history, or totals (what goes stays counted, see
  * rows_count_run_tfs). Inside the caller's transaction. Returns how many went (0: nothing left to do), or -1. */
 int   db_prune(struct db *db, uint64_t run_tfs, struct err *e);
 int   db_probe(struct db *db, struct err *e);         /* a small transaction of its own: can anything be stored? */

@@ -185,9 +185,12 @@ static int nothing(const char *dir, struct err *e)
 static void report_table(const struct saving *s, bool good, struct str *said)
 {
     str_addf(said, "%-10s %" PRIu64 " rows saved", s->table, s->saved + s->pieced);
+    if (s->pieced)
+        str_addf(said, ", %" PRIu64 " of them from pages out of place", s->pieced);
+    if (s->refused)
+        str_addf(said, ", %" PRIu64 " rows made no sense", s->refused);
     if (!good)
-        str_addf(said, ", %" PRIu64 " places could not be read, %" PRIu64 " rows made no sense, %" PRIu64 " of those saved were found lying about", s->bad,
-                 s->refused, s->pieced);
+        str_add(said, ", more may be lost");
     str_add(said, "\n");
 }
 

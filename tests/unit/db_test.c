@@ -843,6 +843,35 @@ static void B39_records_of_time_frames_do_not_swell_the_database(void **state)
     assert_true(opening < 5);
 }
 
+static void old_runs_are_pruned_together(void **state)
+{
+    struct db *db = open_good(*state);
+    for (uint64_t id = 1; id <= 30; id++) {                  /* each far below the limit of one run */
+        struct row_run run = { .id = id, .state = "done", .started = 1, .ended = id == 1 ? 0 : 2 };
+        settle(db, &run, 0, 90);
+    }
+    int gone = 1;
+    while (gone > 0) {
+        struct err e = { 0 };
+        good(db_begin(db, why));
+        gone = db_prune(db, 100, &e);
+        if (gone < 0)
+            fail_msg("%s", e.text);
+        good(db_commit(db, why));
+    }
+    for (uint64_t id = 1; id <= 30; id++) {
+        struct row_counts counts;
+        good(rows_count_run_tfs(db, id, &counts, why));
+        assert_int_equal(counts.done, 81);
+        assert_int_equal(counts.failed, 9);
+    }
+    db_close(db);
+    /* 1000 in all, the newest; and the run that has not ended keeps its own */
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM run_tf WHERE run > 1"), 1000);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM run_tf WHERE run = 1"), 90);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM run_tf WHERE run > 19"), 990);
+}
+
 int main(int argc, char **argv)
 {
     hold_main(argc, argv);
@@ -855,7 +884,7 @@ int main(int argc, char **argv)
         T(B36_the_log_shrinks_after_the_reader_ends), T(B38_flipped_bytes_end_in_seconds_with_the_command), T(recover_loses_only_the_bad_page),
         T(recover_survives_lost_roots), T(recover_survives_a_lost_first_page), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),
         T(check_sees_totals_that_do_not_add_up), T(backup_under_load_is_whole), T(restore_keeps_epochs_going_and_refuses_bad_backups),
-        T(a_reader_sees_what_is_committed_and_cannot_write), T(B39_records_of_time_frames_do_not_swell_the_database),
+        T(a_reader_sees_what_is_committed_and_cannot_write), T(B39_records_of_time_frames_do_not_swell_the_database), T(old_runs_are_pruned_together),
     };
     cmocka_set_test_filter(getenv("SLUICE_TEST_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
