@@ -86,6 +86,7 @@ static void cancel_due(struct tf *t)
     counters_add(w->flow->d->counters, "cancels_unanswered", 1);
     w->charged -= t->charge->bytes;
     t->charge->tf = NULL;
+    t->charge->since = flow_now(w->flow);
     t->charge = NULL;
     t->cancelled = false;
     if (w->ops->available(t))
@@ -511,6 +512,24 @@ static void check_charges(struct flow *f, void (*line)(void *arg, const char *na
     line(arg, "charges", ok, e.text);
 }
 
+/* With nothing on, all credits are back, but for those whose workers were asked to give up just now. */
+static void check_idle(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg)
+{
+    struct err e;
+    unsigned left = 0, late = 0;
+
+    if (!TAILQ_EMPTY(&f->works)) {
+        line(arg, "idle", true, "work is on");
+        return;
+    }
+    for (struct charge *c = f->ledger.all; c; c = c->hh.next) {
+        left++;
+        late += flow_now(f) - c->since > 2 * CANCEL_LIMIT;
+    }
+    err_set(&e, ERR_NONE, "nothing is on; %u charges wait for their workers' answer, %u of them for more than %.0f s", left, late, 2 * CANCEL_LIMIT);
+    line(arg, "idle", late == 0, left == 0 ? "nothing is on, every credit is back" : e.text);
+}
+
 void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg)
 {
     check_nodes(f, line, arg);
@@ -519,10 +538,7 @@ void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool o
         run_each_check(f->d->runs, line, arg);
     if (f->d->jobs)
         job_each_check(f->d->jobs, line, arg);
-    bool idle = TAILQ_EMPTY(&f->works), left = false;
-    for (struct fnode *n = f->nodes; n; n = n->hh.next)
-        left = left || n->account.n > 0;
-    line(arg, "idle", !(idle && left), !idle ? "work is on" : left ? "nothing is on, but charges are left" : "nothing is on, every credit is back");
+    check_idle(f, line, arg);
 }
 
 void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)

@@ -26,7 +26,7 @@ struct charge {
     struct tf *tf;               /* NULL: nobody waits for the answer any more */
     uint64_t bytes;
     bool     building, seen;     /* seen: the worker listed it when it registered */
-    double   since;
+    double   since;              /* it was made; or nobody waits for it any more */
 };
 
 struct ledger { struct charge *all; struct dispatch *dispatch; uint64_t charged, returned; };

@@ -153,6 +153,7 @@ void tf_free(struct tf *t)
     if (t->charge) {
         w->charged -= t->charge->bytes;
         t->charge->tf = NULL;
+        t->charge->since = flow_now(w->flow);
     }
     free(t->last_text);
     free(t->last_node);

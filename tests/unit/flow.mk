@@ -2,7 +2,9 @@
 flow_tests = \
 	tests/unit/dispatch_test \
 	tests/unit/ledger_test \
-	tests/unit/run_test
+	tests/unit/run_test \
+	tests/unit/job_test \
+	tests/unit/flow_test
 check_PROGRAMS += $(flow_tests)
 TESTS += $(flow_tests)
 
@@ -20,3 +22,11 @@ tests_unit_ledger_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_run_test_LDADD = $(FLOW_TEST_LDADD)
+
+tests_unit_job_test_SOURCES = %D%/job_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_job_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_job_test_LDADD = $(FLOW_TEST_LDADD)
+
+tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_flow_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_flow_test_LDADD = $(FLOW_TEST_LDADD)

@@ -1,0 +1,556 @@
+/* job_test.c - jobs: what is refused, tasks given out and tried again, cancelled, waited for, after a restart; crash rows */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "farm_double.h"
+#include "mem.h"
+
+#define MB (UINT64_C(1) << 20)
+
+static struct session *client;
+static struct node *n1, *n2;
+
+static int open_world(void **state)
+{
+    (void)state;
+    world_open();
+    client = world_peer("client");
+    n1 = world_node("n1", "mi50", POOL_ASYNC, 1000 * MB);
+    n2 = world_node("n2", "mi100", POOL_ASYNC, 1000 * MB);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world_check();
+    world_close();
+    return 0;
+}
+
+/* A job of files with so many TFs of 1 MB each; 0 TFs: a file that could not be read. */
+struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; };
+
+static uint64_t submit(const struct wish *w, bool *existed)
+{
+    Sluice__Submit m = SLUICE__SUBMIT__INIT;
+    Sluice__InputFile file[8], *files[8];
+    Sluice__Extent extent[64], *extents[64];
+    unsigned at = 0;
+    uint64_t id = 0;
+
+    for (unsigned i = 0; i < w->n; i++) {
+        sluice__input_file__init(&file[i]);
+        files[i] = &file[i];
+        file[i].path = (char *)w->path[i];
+        file[i].tfs = &extents[at];
+        file[i].n_tfs = w->tfs[i];
+        file[i].text = w->tfs[i] ? NULL : "wrong magic at byte 0";
+        for (unsigned k = 0; k < w->tfs[i]; k++, at++) {
+            sluice__extent__init(&extent[at]);
+            extents[at] = &extent[at];
+            extent[at].has_offset = extent[at].has_size = true;
+            extent[at].offset = k * MB;
+            extent[at].size = MB;
+        }
+    }
+    m.files = files;
+    m.n_files = w->n;
+    m.workflow = "decode";
+    m.output = (char *)(w->output ? w->output : "/tmp/out");
+    m.key = (char *)w->key;
+    m.has_attempts = w->attempts != 0;
+    m.attempts = w->attempts;
+    if (w->class) {
+        m.classes = (char **)&w->class;
+        m.n_classes = 1;
+    }
+    job_submit(client, 5, &m);
+    assert_int_equal(world_sent(client, &sluice__submitted__descriptor), 0);     /* not before it is on disk */
+    world_turn();
+    Sluice__Submitted *s = TAKE(client, sluice__submitted);
+    if (s) {
+        id = s->id;
+        if (existed)
+            *existed = s->existed;
+    }
+    FREE(s);
+    return id;
+}
+
+static void error_of(uint32_t code, const char *text)
+{
+    Sluice__Error *e = TAKE(client, sluice__error);
+
+    assert_non_null(e);
+    assert_int_equal(e->code, code);
+    if (strstr(e->text, text) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", text, e->text);
+    FREE(e);
+}
+
+static Sluice__Assign *assigned_somewhere(struct node **n)
+{
+    Sluice__Assign *a = TAKE(n1->session, sluice__assign);
+
+    *n = n1;
+    if (a)
+        return a;
+    *n = n2;
+    return TAKE(n2->session, sluice__assign);
+}
+
+static struct job *the_job(uint64_t id)
+{
+    struct job *j = job_find(world.d.jobs, id);
+
+    assert_non_null(j);
+    return j;
+}
+
+static int waited(uint64_t id)
+{
+    Sluice__Wait m = SLUICE__WAIT__INIT;
+    int code = -1;
+
+    m.kind = "job";
+    m.has_id = true;
+    m.id = id;
+    flow_wait(client, 11, &m);
+    Sluice__Waited *w = TAKE(client, sluice__waited);
+    if (w)
+        code = (int)w->code;
+    FREE(w);
+    return code;
+}
+
+/* Everything that is given out is done, until nothing comes any more. */
+static void finish_all(void)
+{
+    struct node *n;
+    Sluice__Assign *a;
+
+    for (int i = 0; i < 200; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&n))) {
+            answer_built(n, a);
+            answer_done(n, a, true);
+            world_turn();
+            answer_published(n, a);
+            FREE(a);
+        }
+    }
+    world_turn();
+}
+
+static void a_job_is_checked_before_it_is_accepted(void **state)
+{
+    struct wish w = { .path = { "relative.tf" }, .tfs = { 1 }, .n = 1 };
+    char *roots[] = { "/data" }, **before = world.conf->roots_input;
+
+    (void)state;
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_USAGE, "absolute");
+    w.path[0] = "/data/../etc/x.tf";
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_USAGE, "..");
+    w.path[0] = "/data/x.tf";
+    w.output = "out";
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_USAGE, "output");
+    w.output = NULL;
+    world.conf->roots_input = roots;
+    world.conf->n_roots_input = 1;
+    assert_int_equal(submit(&w, NULL), 1);
+    w.path[0] = "/database/x.tf";
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_PERMISSION, "roots");
+    world.conf->roots_input = before;
+    world.conf->n_roots_input = 0;
+    w.n = 0;
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_USAGE, "1 to");
+}
+
+static void the_same_key_is_the_same_job(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .key = "night-7" };
+    bool existed = true;
+
+    (void)state;
+    uint64_t id = submit(&w, &existed);
+    assert_false(existed);
+    assert_int_equal(submit(&w, &existed), id);
+    assert_true(existed);
+    finish_all();
+    assert_int_equal(submit(&w, &existed), id);          /* over, and still the same */
+    world_restart();
+    client = world_peer("client");
+    assert_int_equal(submit(&w, &existed), id);
+    assert_true(existed);
+    w.key = "night-8";
+    assert_int_equal(submit(&w, &existed), id + 1);
+}
+
+static void every_tf_of_every_file_is_done_once_under_a_name_of_its_own(void **state)
+{
+    struct wish w = { .path = { "/a/x.tf", "/b/x.tf", "/c/x~2.tf", "/d/bad.tf", "/e/y" }, .tfs = { 2, 1, 1, 0, 1 }, .n = 5 };
+    const char *expect[] = { "x.0", "x.1", "x~2.0", "x~2~2.0", "y.0" };
+    bool seen[5] = { false };
+    struct node *n;
+    Sluice__Assign *a;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    assert_int_equal(the_job(id)->n_tasks, 5);
+    assert_int_equal(the_job(id)->skipped_files, 1);
+    for (int i = 0; i < 5; i++) {
+        world_turn();
+        a = assigned_somewhere(&n);
+        assert_non_null(a);
+        assert_false(seen[a->tf->id]);
+        seen[a->tf->id] = true;
+        assert_string_equal(a->stem, expect[a->tf->id]);
+        assert_int_equal(a->size, MB);
+        assert_true(a->tf->has_job && a->tf->job == id && a->n_parts == 0);
+        if (a->tf->id == 1) {
+            assert_string_equal(a->path, "/a/x.tf");
+            assert_int_equal(a->offset, MB);
+        }
+        answer_built(n, a);
+        answer_done(n, a, true);
+        world_turn();
+        answer_published(n, a);
+        FREE(a);
+    }
+    assert_int_equal(waited(id), -1);
+    world_turn();
+    world_pass(0.1);
+    Sluice__Waited *x = TAKE(client, sluice__waited);
+    assert_non_null(x);
+    assert_int_equal(x->code, ERR_SOME_FAILED);          /* done, but a file was skipped */
+    FREE(x);
+    assert_int_equal(waited(id), ERR_SOME_FAILED);
+    assert_int_equal(waited(id + 1), ERR_LOST);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+}
+
+static void a_failed_attempt_is_tried_elsewhere_after_a_pause(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 3 };
+    struct node *n, *first;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&first);
+    assert_int_equal(the_job(id)->n[TASK_RUNNING], 1);
+    answer_failed(first, a, "Crashed");
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_WAITING], 1);
+    assert_null(assigned_somewhere(&n));
+    world_pass(0.4);
+    Sluice__Assign *b = assigned_somewhere(&n);
+    assert_non_null(b);
+    assert_ptr_not_equal(n, first);
+    assert_int_equal(b->fence->attempt, 2);
+    answer_failed(n, b, "TimedOut");
+    world_pass(0.4);
+    assert_null(assigned_somewhere(&n));                 /* longer each time */
+    world_pass(0.4);
+    Sluice__Assign *c = assigned_somewhere(&n);
+    assert_non_null(c);
+    answer_failed(n, c, "Crashed");
+    world_turn();
+    world_pass(0.1);
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_FAILED);
+    assert_int_equal(waited(id), ERR_SOME_FAILED);
+    assert_string_equal(the_job(id)->task[0].code, "Crashed");
+    assert_int_equal(the_job(id)->work.retried, 2);
+    FREE(a);
+    FREE(b);
+    FREE(c);
+}
+
+static void classes_are_kept(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 8 }, .n = 1, .class = "mi100" };
+
+    (void)state;
+    submit(&w, NULL);
+    world_turn();
+    assert_int_equal(world_sent(n1->session, &sluice__assign__descriptor), 0);
+    assert_int_equal(world_sent(n2->session, &sluice__assign__descriptor), 3);
+}
+
+static void a_cancelled_job_never_runs_after_the_confirmation(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 20 }, .n = 1 };
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+    struct node *n;
+    Sluice__Assign *a;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    world_turn();
+    answer_published(n, a);
+    FREE(a);
+    assert_int_equal(waited(id), -1);
+    m.has_id = true;
+    m.id = id;
+    m.reason = "wrong list";
+    job_cancel(client, 6, &m);
+    assert_int_equal(world_sent(client, &sluice__jobs__descriptor), 0);
+    world_turn();
+    Sluice__Jobs *jobs = TAKE(client, sluice__jobs);
+    assert_non_null(jobs);
+    assert_int_equal(jobs->jobs[0]->cancelled, 19);
+    assert_int_equal(jobs->jobs[0]->done, 1);
+    assert_int_equal(jobs->jobs[0]->waiting + jobs->jobs[0]->running, 0);
+    FREE(jobs);
+    assert_true(world_sent(n1->session, &sluice__cancel__descriptor) + world_sent(n2->session, &sluice__cancel__descriptor) >= 3);
+    while ((a = assigned_somewhere(&n))) {               /* sent before; a late Done is not taken */
+        answer_done(n, a, true);
+        Sluice__Verdict *v = TAKE(n->session, sluice__verdict);
+        while (v && v->tf->id != a->tf->id) {
+            FREE(v);
+            v = TAKE(n->session, sluice__verdict);
+        }
+        assert_non_null(v);
+        assert_false(v->accepted);
+        FREE(v);
+        FREE(a);
+    }
+    world_pass(2);
+    assert_null(assigned_somewhere(&n));
+    Sluice__Waited *x = TAKE(client, sluice__waited);
+    assert_non_null(x);
+    assert_int_equal(x->code, ERR_CANCELLED);
+    FREE(x);
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    assert_int_equal(n1->load.charged + n2->load.charged, 0);
+    world_restart();
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_CANCELLED);
+    assert_int_equal(the_job(id)->n[TASK_CANCELLED], 19);
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_pass(12);
+    assert_null(TAKE(n1->session, sluice__assign));
+    job_cancel(client, 6, &m);
+    error_of(ERR_STATE, "cancelled");
+}
+
+static void others_jobs_are_for_experts(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+
+    (void)state;
+    m.has_id = true;
+    m.id = submit(&w, NULL);
+    client->peer.uid = 2000;
+    job_cancel(client, 6, &m);
+    error_of(ERR_PERMISSION, "anna");
+    client->right = RIGHT_EXPERT;
+    job_cancel(client, 6, &m);
+    world_turn();
+    Sluice__Jobs *jobs = TAKE(client, sluice__jobs);
+    assert_non_null(jobs);
+    FREE(jobs);
+}
+
+static void a_restart_resumes_a_job(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf", "/data/y.tf" }, .tfs = { 6, 6 }, .n = 2 };
+    Sluice__Assign *a[4];
+    struct node *at[4], *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    for (int i = 0; i < 4; i++) {
+        a[i] = assigned_somewhere(&at[i]);
+        assert_non_null(a[i]);
+        answer_built(at[i], a[i]);
+    }
+    answer_done(at[0], a[0], true);                      /* accepted, not yet published */
+    world_turn();
+    answer_done(at[1], a[1], true);                      /* not on disk */
+    struct idset again = { 0 };
+    world_restart();
+    struct job *j = the_job(id);
+    assert_int_equal(j->n[TASK_DONE], 1);
+    assert_int_equal(j->n[TASK_WAITING], 11);
+    assert_int_equal(j->work.records, 1);
+    world_check();
+    Sluice__Held held[4], mine[4];
+    size_t k = 0;
+    for (int i = 0; i < 4; i++) {
+        sluice__held__init(&held[i]);
+        held[i].tf = a[i]->tf;
+        held[i].fence = a[i]->fence;
+        held[i].has_phase = held[i].has_bytes = true;
+        held[i].phase = i == 0 ? SLUICE__PHASE__ACCEPTED : i == 1 ? SLUICE__PHASE__REPORTED : SLUICE__PHASE__PROCESSING;
+        held[i].bytes = MB;
+    }
+    for (int m = 0; m < 2; m++) {
+        struct idset forget = { 0 };
+        k = 0;
+        for (int i = 0; i < 4; i++) {
+            if (at[i] == (m ? n2 : n1))
+                mine[k++] = held[i];
+        }
+        world_connect(m ? n2 : n1, mine, k, &forget);
+        assert_int_equal(forget.count, 0);
+        idset_free(&forget);
+    }
+    world_turn();
+    world_check();
+    Sluice__Verdict *v = TAKE(at[0]->session, sluice__verdict);
+    assert_non_null(v);
+    assert_true(v->accepted && v->tf->id == a[0]->tf->id);
+    FREE(v);
+    answer_published(at[0], a[0]);
+    for (int i = 1; i < 4; i++) {
+        answer_done(at[i], a[i], true);
+        idset_add(&again, a[i]->tf->id);
+        world_turn();
+        answer_published(at[i], a[i]);
+    }
+    idset_add(&again, a[0]->tf->id);
+    for (int i = 0; i < 400 && j->n[TASK_DONE] < 12; i++) {
+        Sluice__Assign *b;
+        world_pass(0.05);
+        while ((b = assigned_somewhere(&n))) {
+            assert_true(idset_add(&again, b->tf->id));   /* none is given out that was at work or done */
+            answer_built(n, b);
+            answer_done(n, b, true);
+            world_turn();
+            answer_published(n, b);
+            FREE(b);
+        }
+    }
+    world_turn();
+    world_pass(0.1);
+    assert_int_equal(j->n[TASK_DONE], 12);
+    assert_int_equal(j->state, SLUICE__JOB_STATE__JOB_DONE);
+    for (int i = 0; i < 4; i++)
+        FREE(a[i]);
+    idset_free(&again);
+}
+
+static void tasks_are_listed_with_where_and_why(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 3 }, .n = 1 };
+    Sluice__GetTasks m = SLUICE__GET_TASKS__INIT;
+    char *failed = "failed";
+    struct node *n;
+
+    (void)state;
+    m.has_job = true;
+    m.job = submit(&w, NULL);
+    world_turn();
+    for (int i = 0; i < 2; i++) {                        /* bad input: two nodes, then it is failed and blames none */
+        Sluice__Assign *a = assigned_somewhere(&n);
+        while (a && a->tf->id != 0) {
+            answer_done(n, a, false);
+            FREE(a);
+            world_pass(0.3);
+            a = assigned_somewhere(&n);
+        }
+        assert_non_null(a);
+        answer_failed(n, a, "BadInput");
+        FREE(a);
+        world_pass(0.4);
+    }
+    finish_all();
+    m.n_states = 1;
+    m.states = &failed;
+    job_tasks(client, 1, &m);
+    Sluice__Tasks *t = TAKE(client, sluice__tasks);
+    assert_non_null(t);
+    assert_int_equal(t->n_tasks, 1);
+    assert_string_equal(t->tasks[0]->id, "1_0");
+    assert_string_equal(t->tasks[0]->code, "BadInput");
+    assert_string_equal(t->tasks[0]->text, "as the test wants it");
+    assert_string_equal(t->tasks[0]->input, "/data/x.tf:0");
+    assert_int_equal(t->tasks[0]->attempt, 2);
+    FREE(t);
+}
+
+static void crashes_are_kept_and_purged(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 2 };
+    Sluice__Failed m = SLUICE__FAILED__INIT;
+    Sluice__GetCrashes g = SLUICE__GET_CRASHES__INIT;
+    Sluice__PurgeCrashes p = SLUICE__PURGE_CRASHES__INIT;
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    m.tf = a->tf;
+    m.fence = a->fence;
+    m.word = "Crashed";
+    m.text = "signal 11 in stage decode";
+    m.crash = "/crash/1";
+    flow_failed(n->session, 0, &m);
+    world_turn();
+    for (int round = 0; round < 2; round++) {
+        crash_list(client, 1, &g);
+        Sluice__Crashes *c = TAKE(client, sluice__crashes);
+        assert_int_equal(c->n_crashes, 1);
+        assert_int_equal(c->crashes[0]->job, id);
+        assert_int_equal(c->crashes[0]->attempt, 1);
+        assert_string_equal(c->crashes[0]->folder, "/crash/1");
+        assert_int_equal(c->crashes[0]->bytes, MB);
+        FREE(c);
+        world_restart();
+        client = world_peer("client");
+    }
+    p.has_all = p.all = true;
+    crash_purge(client, 2, &p);
+    assert_int_equal(world_sent(client, &sluice__ok__descriptor), 0);
+    world_turn();
+    assert_int_equal(world_sent(client, &sluice__ok__descriptor), 1);
+    world_restart();
+    client = world_peer("client");
+    crash_list(client, 1, &g);
+    Sluice__Crashes *c = TAKE(client, sluice__crashes);
+    assert_int_equal(c->n_crashes, 0);
+    FREE(c);
+    FREE(a);
+}
+
+#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_WORLD(a_job_is_checked_before_it_is_accepted),
+        WITH_WORLD(the_same_key_is_the_same_job),
+        WITH_WORLD(every_tf_of_every_file_is_done_once_under_a_name_of_its_own),
+        WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
+        WITH_WORLD(classes_are_kept),
+        WITH_WORLD(a_cancelled_job_never_runs_after_the_confirmation),
+        WITH_WORLD(others_jobs_are_for_experts),
+        WITH_WORLD(a_restart_resumes_a_job),
+        WITH_WORLD(tasks_are_listed_with_where_and_why),
+        WITH_WORLD(crashes_are_kept_and_purged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
