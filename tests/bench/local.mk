@@ -5,3 +5,9 @@ BENCHES += tests/bench/bench_transport
 tests_bench_bench_transport_SOURCES = %D%/bench_transport.c
 tests_bench_bench_transport_CPPFLAGS = $(WORKER_CPPFLAGS)
 tests_bench_bench_transport_LDADD = worker/libsource.a worker/libworker.a $(PROTO_LIBS) $(BASE_LIBS)
+
+BENCHES += tests/bench/bench_sluiced
+tests_bench_bench_sluiced_SOURCES = %D%/bench_sluiced.c
+tests_bench_bench_sluiced_CPPFLAGS = $(BASE_CPPFLAGS)
+tests_bench_bench_sluiced_LDADD = $(BASE_LIBS)
+EXTRA_tests_bench_bench_sluiced_DEPENDENCIES = tests/fake/fake-worker$(EXEEXT) tests/fake/fake-source$(EXEEXT) sluiced$(EXEEXT) sluice$(EXEEXT)
