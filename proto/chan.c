@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -704,30 +705,40 @@ static int read_result(struct chan *c, ssize_t n)
     return 0;
 }
 
+/* With the beginning of a frame in `in`, first its rest; then whatever comes, into the scratch. Returns how many pieces. */
+static size_t read_places(struct chan *c, struct iovec iov[2])
+{
+    size_t n = 0, total = frame_total(c);
+
+    if (c->in_len > 0) {
+        if (make_room(c, total) < 0)
+            return 0;
+        iov[n++] = (struct iovec){ c->in + c->in_len, (c->in_cap < total ? c->in_cap : total) - c->in_len };
+    }
+    if (c->in_len == 0 || c->in_cap >= total)
+        iov[n++] = (struct iovec){ scratch, SCRATCH };
+    return n;
+}
+
 static int read_frames(struct chan *c)
 {
     union { struct cmsghdr align; char buf[CMSG_SPACE(sizeof(int) * FRAME_MAX_FDS)]; } control;
     struct iovec iov[2];
     struct msghdr msg = { .msg_iov = iov, .msg_control = &control, .msg_controllen = sizeof(control) };
-    size_t first = 0;
     uint64_t start = c->pos + c->in_len;
+    size_t first;
     ssize_t n;
 
-    if (c->in_len > 0) {
-        size_t total = frame_total(c);
-
-        if (make_room(c, total) < 0)
-            return 0;
-        first = (c->in_cap < total ? c->in_cap : total) - c->in_len;
-        iov[msg.msg_iovlen++] = (struct iovec){ c->in + c->in_len, first };
-    }
-    if (c->in_len == 0 || c->in_cap >= frame_total(c))
-        iov[msg.msg_iovlen++] = (struct iovec){ scratch, SCRATCH };
-    n = recvmsg(c->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (!read_result(c, n) || take_fds(c, &msg, start, (size_t)n) < 0)
+    msg.msg_iovlen = read_places(c, iov);
+    if (msg.msg_iovlen == 0)
         return 0;
-    if (first > (size_t)n)
-        first = (size_t)n;
+    if (c->limits.no_fds)
+        n = msg.msg_iovlen == 1 ? recv(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT) : readv(c->fd, iov, 2);
+    else
+        n = recvmsg(c->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (!read_result(c, n) || (!c->limits.no_fds && take_fds(c, &msg, start, (size_t)n) < 0))
+        return 0;
+    first = c->in_len == 0 ? 0 : iov[0].iov_len < (size_t)n ? iov[0].iov_len : (size_t)n;
     if (first > 0)
         in_grown(c, first);
     feed(c, scratch, (size_t)n - first);

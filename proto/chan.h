@@ -25,6 +25,7 @@ struct chan_limits {
     size_t   max_queue;       /* bytes that may wait to be sent, default 8 MiB; beyond: chan_send fails, the connection is closed as lagging.
                                * One message of any size that its type allows may always be sent while nothing else waits. */
     uint32_t max_length;      /* a frame's length while the peer is not known yet, default 64 KiB (see chan_known) */
+    bool     no_fds;          /* this side wants no descriptors: those that come are closed by the kernel, and reading is cheaper */
     double   beat_s, dead_s;  /* default 1 and 4; beat_s < 0: no heartbeat of ours (theirs are answered); dead_s < 0: silence is no death */
 };
 

@@ -477,6 +477,7 @@ struct listener *listener_create(const struct listener_conf *conf, struct err *e
         return NULL;
     l = mem_zalloc(sizeof(*l));
     l->conf = *conf;
+    l->conf.limits.no_fds = true;      /* nobody who connects has one for us */
     if (l->conf.max_pending == 0)
         l->conf.max_pending = 64;
     if (l->conf.handshake_s <= 0)

@@ -740,6 +740,39 @@ static void descriptors_never_leak(void **unused)
     }
 }
 
+static void who_wants_no_descriptors_gets_none(void **unused)
+{
+    struct end a;
+    uint8_t buf[64];
+    struct chan_limits l = { .no_fds = true };
+    unsigned before = open_descriptors();
+    int fd = open_one(&a, &l), fds[3] = { fd, fd, fd };
+    size_t n = make_ok(buf, 1, "good", 0);
+
+    (void)unused;
+    send_with_fds(fd, buf, n, fds, 3);
+    assert_true(run_until(loop, &a.wait, 2));
+    assert_string_equal(a.text, "good");
+    assert_int_equal(open_descriptors(), before + 2);      /* the pair */
+    n = make_ok(buf, 1, "liar", 1);
+    send_with_fds(fd, buf, n, fds, 1);
+    assert_true(run_until(loop, &a.closed, 2));
+    assert_int_equal(a.why.code, ERR_PROTOCOL);
+    assert_int_equal(a.messages, 1);
+    chan_destroy(a.c);
+    close(fd);
+    assert_int_equal(open_descriptors(), before);
+    fd = open_one(&a, &l);
+    for (size_t i = 0; i < n; i++) {                       /* the other way to read, byte by byte */
+        n = make_ok(buf, 1, "slow", 0);
+        put(fd, buf + i, 1);
+        ev_run(loop, EVRUN_ONCE);
+    }
+    assert_int_equal(a.messages, 1);
+    chan_destroy(a.c);
+    close(fd);
+}
+
 /* The descriptor comes with the first byte of a frame that then trickles in; and one that nobody takes is closed. */
 static void descriptors_wait_for_the_rest_of_their_frame(void **unused)
 {
@@ -962,6 +995,7 @@ int main(void)
         cmocka_unit_test(closing_has_a_limit),
         cmocka_unit_test(descriptors_travel_with_their_frame),
         cmocka_unit_test(descriptors_never_leak),
+        cmocka_unit_test(who_wants_no_descriptors_gets_none),
         cmocka_unit_test(descriptors_wait_for_the_rest_of_their_frame),
         cmocka_unit_test(raw_bytes_follow_a_frame),
         cmocka_unit_test(raw_bytes_may_come_in_any_pieces),
