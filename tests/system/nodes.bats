@@ -106,8 +106,9 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
 }
 
 @test "nodes not in the configuration are held aside until they are added" {
+  mkdir "$FARM/stray-shm"
   start worker -- sluice-worker --server "unix:$SLUICE_SOCKET" --node stray-1 --class mi50 --config "$FARM/farm/sluice.conf" \
-    --run-dir "$FARM/stray" --shm-dir "$FARM/stray-shm" --shm 16M || true
+    --run-dir "$FARM/stray" --shm-dir "$FARM/stray-shm" --shm 16M
   wait_until 10 eval 'sluice nodes --json | jq -e ".nodes[] | select(.name == \"stray-1\" and .added == false and (.why | index(\"NotAdded\")))"'
   sluice node add stray-1 --class mi50
   wait_until 10 is '.nodes[] | select(.name == "stray-1") | .usable' true sluice nodes
