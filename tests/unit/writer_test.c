@@ -141,6 +141,8 @@ static void B39_old_records_go_by_themselves(void **state)
 
 /* ---- kills ---- */
 
+enum { ASKS = 4000000 };                  /* 200 lives of a fast disk */
+
 struct ask { uint64_t id; uint32_t kind, size; };
 struct answer { uint64_t id, seq; };
 struct served { struct ask ask; uint64_t seq; int to; };
@@ -278,10 +280,10 @@ static int audit_line(void *arg, const struct row_event *ev)
 
 static void audit(struct ledger *l, const char *dir)
 {
-    struct audit a = { .l = l, .found = calloc(REQUESTS, 1) };
+    struct audit a = { .l = l, .found = calloc(ASKS, 1) };
     struct db *db = open_good(dir);
     good(rows_load_marks(db, false, audit_mark, &a, why));
-    good(rows_load_events(db, NULL, 0, REQUESTS, audit_line, &a, why));
+    good(rows_load_events(db, NULL, 0, ASKS, audit_line, &a, why));
     good(rows_load_crashes(db, rig_see_twin, &a.twins, why));
     db_close(db);
     assert_int_equal(a.marks, a.lines);                      /* nothing half */
@@ -297,8 +299,8 @@ static void killed_at_random_nothing_acknowledged_is_lost(void **state)
 {
     unsigned rounds = scaled(20), between = 0;
     srandom(seed_of_test());
-    struct ledger l = { calloc(REQUESTS, 1), calloc(REQUESTS, sizeof(uint64_t)), 0, 0 };
-    for (unsigned r = 0; r < rounds && l.asked < REQUESTS - 20000; r++) {
+    struct ledger l = { calloc(ASKS, 1), calloc(ASKS, sizeof(uint64_t)), 0, 0 };
+    for (unsigned r = 0; r < rounds && l.asked < ASKS - 20000; r++) {
         between += one_life(&l, *state);
         audit(&l, *state);
     }
