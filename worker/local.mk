@@ -25,7 +25,7 @@ worker_libworker_a_SOURCES = \
 	%D%/watch.c %D%/watch.h \
 	%D%/wire.c %D%/wire.h \
 	%D%/work.c %D%/work.h \
-	%D%/worker.h
+	%D%/worker.c %D%/worker.h
 
 sbin_PROGRAMS += sluice-worker
 sluice_worker_CPPFLAGS = $(WORKER_CPPFLAGS)

@@ -57,16 +57,6 @@ struct program {
     struct pool_task list_task; char *list, *list_next; bool list_writing;
 };
 
-int64_t worker_now(const struct worker *w)
-{
-    return clock_mono_ns() - w->stalled_ns;
-}
-
-void worker_changed(struct worker *w)
-{
-    report_changed(w->report);
-}
-
 /* ---- options --------------------------------------------------------------------------------------- */
 
 enum { OPT_CONFIG = 256, OPT_SERVER, OPT_NODE, OPT_CLASS, OPT_SHM_DIR, OPT_SHM, OPT_RUN_DIR, OPT_RECO, OPT_LOSS, OPT_LOG, OPT_LEVEL,
@@ -402,7 +392,7 @@ static void stop_over(struct ev_loop *loop, struct ev_timer *t, int revents)
     ev_break(loop, EVBREAK_ALL);
 }
 
-void worker_stop(struct worker *w, int status)
+static void stop(struct worker *w, int status)
 {
     struct program *p = CONTAINER_OF(w, struct program, w);
     const struct itimerval last = { .it_value = { .tv_sec = 1, .tv_usec = 950000 } };
@@ -463,6 +453,7 @@ static int set_up(struct program *p, struct err *e)
     struct worker *w = &p->w;
     char mark[96];
 
+    w->stop = stop;
     w->loop = ev_loop_new(EVFLAG_AUTO);
     if (w->loop == NULL)
         return err_set(e, ERR_FAILED, "no event loop");

@@ -37,6 +37,7 @@ struct worker {
     struct link    *link;
     struct watch   *watch;
 
+    void   (*stop)(struct worker *w, int status);
     bool     stopping;
     int64_t  stalled_ns;                         /* how long the loop stood still in all (a stopped process, a frozen machine) */
     uint64_t refused, stale, restarts;

@@ -1,0 +1,242 @@
+/* outfile_test.c - files of results: written under the attempt's name, published once and never over another; a full disk leaves nothing */
+#include "config.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <cmocka.h>
+
+#include "crash.h"
+#include "deliver.h"
+#include "file.h"
+#include "mem.h"
+#include "worker_help.h"
+
+static char dir[64];
+static const struct fence first = { 3, 1 }, second = { 3, 2 };
+
+static int setup(void **unused)
+{
+    (void)unused;
+    snprintf(dir, sizeof dir, "/tmp/outfile_test.XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **unused)
+{
+    (void)unused;
+    char *cmd = mem_printf("rm -rf '%s'", dir);
+    int rc = system(cmd);
+    free(cmd);
+    return rc;
+}
+
+static struct output output(const char *stage, const char *text)
+{
+    struct output o = { (char *)stage, memfd_create("o", MFD_CLOEXEC), strlen(text), 1, NULL, (char *)"{}" };
+    assert_int_equal(write(o.fd, text, strlen(text)), strlen(text));
+    o.digest = mem_printf("%016" PRIx64, (uint64_t)XXH3_64bits(text, strlen(text)));
+    return o;
+}
+
+static void output_free(struct output *o)
+{
+    close(o->fd);
+    free(o->digest);
+}
+
+static void write_as(struct fence f, const char *stem, const char *text)
+{
+    struct output o = output("digits", text);
+    struct err e;
+    assert_int_equal(deliver_write(dir, stem, f, &o, 1, &e), DELIVER_OK);
+    output_free(&o);
+}
+
+static void assert_folder(const char *sub, const char *wanted)
+{
+    char *path = mem_printf("%s/%s", dir, sub), *names = list_folder(path);
+    assert_string_equal(names, wanted);
+    free(names);
+    free(path);
+}
+
+static void assert_content(const char *name, const char *wanted)
+{
+    char *path = mem_printf("%s/%s", dir, name);
+    size_t size;
+    struct err e;
+    char *text = file_read(path, 1000, &size, &e);
+    assert_non_null(text);
+    assert_string_equal(text, wanted);
+    free(text);
+    free(path);
+}
+
+static void written_then_published_once(void **unused)
+{
+    (void)unused;
+    struct err e;
+
+    write_as(first, "7/tf-1", "hello");
+    assert_folder("7", "tf-1.digits.a3-1 tf-1.digits.json.a3-1");
+    assert_int_equal(deliver_publish(dir, "7/tf-1", first, &e), DELIVER_OK);
+    assert_folder("7", "tf-1.digits tf-1.digits.json");
+    assert_content("7/tf-1.digits", "hello");
+    assert_int_equal(deliver_publish(dir, "7/tf-1", first, &e), DELIVER_OK);     /* redone after a restart */
+    write_as(second, "7/tf-1", "hello");                                        /* the same bytes by another try */
+    assert_int_equal(deliver_publish(dir, "7/tf-1", second, &e), DELIVER_OK);
+    assert_folder("7", "tf-1.digits tf-1.digits.json");
+}
+
+static void other_bytes_are_never_replaced(void **unused)
+{
+    (void)unused;
+    struct err e;
+
+    write_as(first, "a", "hello");
+    assert_int_equal(deliver_publish(dir, "a", first, &e), DELIVER_OK);
+    write_as(second, "a", "hellO");
+    assert_int_equal(deliver_publish(dir, "a", second, &e), DELIVER_NEVER);
+    assert_non_null(strstr(e.text, "a.digits"));
+    assert_content("a.digits", "hello");
+    assert_int_equal(deliver_remove(dir, "a", second, &e), DELIVER_OK);
+    assert_folder("", "a.digits a.digits.json");
+}
+
+static void nothing_to_publish_is_said(void **unused)
+{
+    (void)unused;
+    struct err e;
+    assert_int_equal(deliver_publish(dir, "gone", first, &e), DELIVER_NEVER);
+    assert_int_equal(e.code, ERR_NOT_FOUND);
+    assert_int_equal(deliver_remove(dir, "no/such/folder", first, &e), DELIVER_OK);
+}
+
+/* File f with TF 1 has the stem f.1; a file f.1 with TF 2 the stem f.1.2. */
+static void a_stem_that_begins_alike_is_another(void **unused)
+{
+    (void)unused;
+    struct err e;
+
+    write_as(first, "f.1", "one");
+    write_as(first, "f.1.2", "two");
+    write_as(first, "f.10", "ten");
+    assert_int_equal(deliver_publish(dir, "f.1", first, &e), DELIVER_OK);
+    assert_int_equal(deliver_remove(dir, "f.1", first, &e), DELIVER_OK);
+    assert_folder("", "f.1.2.digits.a3-1 f.1.2.digits.json.a3-1 f.1.digits f.1.digits.json f.10.digits.a3-1 f.10.digits.json.a3-1");
+}
+
+static void stems_that_lead_elsewhere_are_refused(void **unused)
+{
+    (void)unused;
+    static const char *const bad[] = { "", "/etc/x", "../x", "a/../x", "a//b", "a/", ".", "a/." };
+    static const char *const good[] = { "x", "7/tf-1", "a.b/..c", "..." };
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(deliver_stem_ok(bad[i]));
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(deliver_stem_ok(good[i]));
+    assert_false(deliver_stem_ok(NULL));
+}
+
+static void a_digest_that_does_not_fit_the_bytes_leaves_no_file(void **unused)
+{
+    (void)unused;
+    struct output o = output("digits", "hello");
+    struct err e;
+
+    o.digest[0] = o.digest[0] == '0' ? '1' : '0';
+    assert_int_equal(deliver_write(dir, "a", first, &o, 1, &e), DELIVER_NEVER);
+    assert_non_null(strstr(e.text, "digest"));
+    assert_folder("", "");
+    output_free(&o);
+}
+
+static void a_full_disk_is_tried_again_and_leaves_nothing(void **unused)
+{
+    (void)unused;
+    struct err e;
+
+    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", dir, "tmpfs", 0, "size=256k") < 0)
+        skip();
+    char *big = mem_zalloc(300000);
+    memset(big, 'x', 299999);
+    struct output o[2] = { output("digits", "small"), output("clusters", big) };
+    assert_int_equal(deliver_write(dir, "sub/a", first, o, 2, &e), DELIVER_AGAIN_FULL);
+    assert_non_null(strstr(e.text, "No space left"));
+    assert_folder("sub", "");
+    assert_int_equal(mount("none", dir, NULL, MS_REMOUNT, "size=1m"), 0);
+    assert_int_equal(deliver_write(dir, "sub/a", first, o, 2, &e), DELIVER_OK);
+    assert_folder("sub", "a.clusters.a3-1 a.clusters.json.a3-1 a.digits.a3-1 a.digits.json.a3-1");
+    output_free(&o[0]);
+    output_free(&o[1]);
+    free(big);
+    umount(dir);
+}
+
+static void a_folder_that_cannot_be_made_is_no_matter_of_time(void **unused)
+{
+    (void)unused;
+    struct output o = output("digits", "hello");
+    char *file = mem_printf("%s/file", dir);
+    struct err e;
+
+    assert_int_equal(file_replace(file, "x", 1, 0644, &e), 0);
+    assert_int_equal(deliver_write(file, "sub/a", first, &o, 1, &e), DELIVER_NEVER);
+    free(file);
+    output_free(&o);
+}
+
+static void crash_folders_keep_bytes_up_to_the_limit_of_all(void **unused)
+{
+    (void)unused;
+    char data[1000] = "tf";
+    struct crash_seg seg[2] = { { data, 600 }, { data + 600, 400 } };
+    struct err e;
+    bool kept;
+
+    for (int i = 0; i < 3; i++) {
+        char *folder = mem_printf("%s/n1-%d", dir, i);
+        assert_int_equal(crash_write(dir, folder, 2500, seg, 2, "{\"a\": 1}", "last words", &kept, &e), 0);
+        assert_int_equal(kept, i < 2);
+        free(folder);
+    }
+    assert_folder("", "n1-0 n1-1 n1-2");
+    assert_folder("n1-0", "crash.json log tf");
+    assert_folder("n1-2", "crash.json log");
+    assert_content("n1-2/log", "last words");
+    char *tf = mem_printf("%s/n1-1/tf", dir);
+    struct stat st;
+    assert_int_equal(stat(tf, &st), 0);
+    assert_int_equal(st.st_size, 1000);
+    free(tf);
+}
+
+int main(void)
+{
+#define here(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        here(written_then_published_once),
+        here(other_bytes_are_never_replaced),
+        here(nothing_to_publish_is_said),
+        here(a_stem_that_begins_alike_is_another),
+        here(stems_that_lead_elsewhere_are_refused),
+        here(a_digest_that_does_not_fit_the_bytes_leaves_no_file),
+        here(a_full_disk_is_tried_again_and_leaves_nothing),
+        here(a_folder_that_cannot_be_made_is_no_matter_of_time),
+        here(crash_folders_keep_bytes_up_to_the_limit_of_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
