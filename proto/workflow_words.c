@@ -1,76 +1,183 @@
-/* workflow_words.c - the names of workflows, stages and backends
+/* workflow_words.c - the names of workflows, stages, backends and options
  *
- * From: StartRun, Submit.  To: run.c, job.c, the commands.
+ * From: StartRun, Submit.  To: run.c, job.c.
  */
 #include "config.h"
 #include "workflow_words.h"
 
-#include <stdbool.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include "mem.h"
 #include "str.h"
 
-const char *const workflow_words[]    = { "none", "decode", "cluster", NULL };
-const char *const workflow_stages[]   = { "decode", "cluster", NULL };
-const char *const workflow_backends[] = { "cpu", "gpu", "cuda", "hip", "opencl", "auto", NULL };
+/* clang-format off */
+const struct workflow_word_stage workflow_word_stages[] = {
+    { "decode",  { "cpu" }, { { "batch", 4096, UINT64_C(2) << 30, true } } },
+    { "cluster", { "cpu" }, { { "peak", 0, 1023, false }, { "qtot", 0, 25575, false }, { "noise_run", 1, 4000, false },
+                              { "noise_count", 1, 4000, false }, { "noise_max", 0, 1024, false } } },
+    { 0 },
+};
 
-static bool is_among(const char *const *words, const char *word, size_t n)
+const struct workflow_word workflow_words[] = {
+    { "none",    { 0 } },
+    { "decode",  { "decode" } },
+    { "cluster", { "decode", "cluster" } },
+    { 0 },
+};
+/* clang-format on */
+
+static const char *const any_stage[] = { "auto", "gpu", NULL };
+static const char *const gpu[] = { "cuda", "hip", "opencl", NULL };
+
+static bool is_among(const char *const *words, const char *word)
 {
     for (; *words; words++) {
-        if (strlen(*words) == n && memcmp(*words, word, n) == 0)
+        if (strcmp(*words, word) == 0)
             return true;
     }
     return false;
 }
 
-static int refuse(const char *what, const char *word, size_t n, const char *const *choices, struct err *e)
+/* "SENTENCE "word"; TAIL choices". The word came from outside. */
+static int refuse(struct err *e, const char *before, const char *word, const char *after, const char *const *some, const char *const *more)
 {
-    struct str shown = { 0 }, list = { 0 };
+    struct str s = { 0 };
+    unsigned n = 0;
 
-    str_escape(&shown, word, n < 60 ? n : 60);
-    for (; *choices; choices++)
-        str_addf(&list, "%s%s", list.len ? ", " : "", *choices);
-    err_set(e, ERR_USAGE, "no %s \"%s\": choices are %s", what, str_text(&shown), str_text(&list));
-    str_free(&shown);
-    str_free(&list);
+    str_addf(&s, "%s \"", before);
+    str_escape(&s, word, strnlen(word, 60));
+    str_addf(&s, "\"%s", after);
+    for (; some && *some; some++)
+        str_addf(&s, "%s%s", n++ ? ", " : " ", *some);
+    for (; more && *more; more++)
+        str_addf(&s, "%s%s", n++ ? ", " : " ", *more);
+    err_set(e, ERR_USAGE, "%s", str_text(&s));
+    str_free(&s);
     return -1;
 }
 
-static int check_backend(const char *item, size_t n, struct err *e)
+static const struct workflow_word_stage *stage_find(const char *name)
 {
-    const char *sign = memchr(item, '=', n);
-    const char *word = sign ? sign + 1 : item;
+    const struct workflow_word_stage *s = workflow_word_stages;
 
-    if (sign && !is_among(workflow_stages, item, (size_t)(sign - item)))
-        return refuse("stage", item, (size_t)(sign - item), workflow_stages, e);
-    n -= (size_t)(word - item);
-    return is_among(workflow_backends, word, n) ? 0 : refuse("backend", word, n, workflow_backends, e);
+    while (s->name && strcmp(s->name, name) != 0)
+        s++;
+    return s->name ? s : NULL;
 }
 
-static int check_option(const char *item, size_t n, struct err *e)
+static const struct workflow_word_stage *stage_of(const struct workflow_word *w, const char *name, struct err *e)
 {
-    const char *sign = memchr(item, '=', n), *dot = memchr(item, '.', n);
+    char before[100];
 
-    if (sign == NULL || dot == NULL || dot > sign || dot + 1 == sign || sign + 1 == item + n)
-        return err_set(e, ERR_USAGE, "an option is STAGE.OPTION=VALUE, not \"%.*s\"", (int)(n < 60 ? n : 60), item);
-    return is_among(workflow_stages, item, (size_t)(dot - item)) ? 0 : refuse("stage", item, (size_t)(dot - item), workflow_stages, e);
+    if (is_among(w->stages, name))
+        return stage_find(name);
+    snprintf(before, sizeof(before), "workflow %s has no stage", w->name);
+    refuse(e, before, name, w->stages[0] ? "; its stages are" : "; it has none", w->stages, NULL);
+    return NULL;
 }
 
-static int each_item(const char *list, int (*check)(const char *, size_t, struct err *), struct err *e)
+static int check_backend(const struct workflow_word_stage *s, const char *backend, struct err *e)
 {
-    while (list && *list) {
-        size_t n = strcspn(list, ",");
-        if (check(list, n, e) < 0)
-            return -1;
-        list += n + (list[n] == ',');
-    }
+    char before[100];
+    bool has_gpu = false;
+
+    for (const char *const *b = s->backends; *b; b++)
+        has_gpu = has_gpu || is_among(gpu, *b);
+    snprintf(before, sizeof(before), "stage %s: no backend", s->name);
+    if (!is_among(s->backends, backend) && !is_among(any_stage, backend))
+        return refuse(e, before, backend, "; choices are", any_stage, s->backends);
+    if (strcmp(backend, "gpu") == 0 && !has_gpu)
+        return refuse(e, before, backend, ": it has no code for a GPU; choices are", s->backends, NULL);
     return 0;
+}
+
+/* B or STAGE=B. */
+static int take_backend(const struct workflow_word *w, char *piece, struct err *e)
+{
+    char *sign = strchr(piece, '=');
+
+    if (sign) {
+        *sign = '\0';
+        const struct workflow_word_stage *s = stage_of(w, piece, e);
+        return s ? check_backend(s, sign + 1, e) : -1;
+    }
+    for (unsigned i = 0; w->stages[i]; i++) {
+        if (check_backend(stage_find(w->stages[i]), piece, e) < 0)
+            return -1;
+    }
+    if (w->stages[0] == NULL && !is_among(workflow_word_stages[0].backends, piece) && !is_among(any_stage, piece))
+        return refuse(e, "no backend", piece, "; choices are", any_stage, workflow_word_stages[0].backends);
+    return 0;
+}
+
+static bool value_fits(const struct workflow_word_option *o, const char *value)
+{
+    uint64_t v;
+    const char *last = value + strlen(value);
+    unsigned shift = 0;
+    char digits[24];
+
+    if (o->is_size && last > value && strchr("KMGT", last[-1])) {
+        shift = 10 * (unsigned)(strchr("KMGT", last[-1]) - "KMGT" + 1);
+        last--;
+    }
+    if ((size_t)(last - value) >= sizeof(digits))
+        return false;
+    memcpy(digits, value, (size_t)(last - value));
+    digits[last - value] = '\0';
+    if (digits[0] < '0' || digits[0] > '9' || str_parse_u64("value", digits, 0, UINT64_MAX, &v, NULL) < 0)
+        return false;
+    return v <= UINT64_MAX >> shift && v << shift >= o->min && v << shift <= o->max;
+}
+
+static int take_option(const struct workflow_word *w, char *piece, struct err *e)
+{
+    char *dot = strchr(piece, '.'), *sign = strchr(piece, '='), before[100];
+
+    if (dot == NULL || sign == NULL || dot > sign)
+        return refuse(e, "an option is STAGE.OPTION=VALUE, not", piece, "", NULL, NULL);
+    *dot = *sign = '\0';
+    const struct workflow_word_stage *s = stage_of(w, piece, e);
+    if (s == NULL)
+        return -1;
+    const char *names[9] = { 0 };
+    for (unsigned i = 0; s->options[i].name; i++) {
+        names[i] = s->options[i].name;
+        if (strcmp(names[i], dot + 1) != 0)
+            continue;
+        if (value_fits(&s->options[i], sign + 1))
+            return 0;
+        snprintf(before, sizeof(before), "%s.%s wants a %s from %" PRIu64 " to %" PRIu64 ", not", s->name, names[i], s->options[i].is_size ? "size" : "number",
+                 s->options[i].min, s->options[i].max);
+        return refuse(e, before, sign + 1, "", NULL, NULL);
+    }
+    snprintf(before, sizeof(before), "stage %s has no option", s->name);
+    return refuse(e, before, dot + 1, names[0] ? "; its options are" : "; it takes none", names, NULL);
+}
+
+static int each_piece(const struct workflow_word *w, const char *list, int (*take)(const struct workflow_word *, char *, struct err *), struct err *e)
+{
+    char *copy = mem_strdup(list ? list : ""), *save = NULL;
+    int rc = 0;
+
+    for (char *piece = strtok_r(copy, ",", &save); piece && rc == 0; piece = strtok_r(NULL, ",", &save))
+        rc = take(w, piece, e);
+    free(copy);
+    return rc;
 }
 
 int workflow_words_check(const char *workflow, const char *backends, const char *options, struct err *e)
 {
-    if (!is_among(workflow_words, workflow, strlen(workflow)))
-        return refuse("workflow", workflow, strlen(workflow), workflow_words, e);
-    if (each_item(backends, check_backend, e) < 0)
+    const struct workflow_word *w = workflow_words;
+    const char *names[17] = { 0 };
+
+    for (unsigned i = 0; w->name && strcmp(w->name, workflow) != 0; i++, w++)
+        names[i] = w->name;
+    if (w->name == NULL)
+        return refuse(e, "no workflow", workflow, ": choices are", names, NULL);
+    if (each_piece(w, backends, take_backend, e) < 0)
         return -1;
-    return each_item(options, check_option, e);
+    return each_piece(w, options, take_option, e);
 }

@@ -4,7 +4,8 @@ flow_tests = \
 	tests/unit/ledger_test \
 	tests/unit/run_test \
 	tests/unit/job_test \
-	tests/unit/flow_test
+	tests/unit/flow_test \
+	tests/unit/words_test
 check_PROGRAMS += $(flow_tests)
 TESTS += $(flow_tests)
 
@@ -30,3 +31,7 @@ tests_unit_job_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_flow_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_flow_test_LDADD = $(FLOW_TEST_LDADD)
+
+tests_unit_words_test_SOURCES = %D%/words_test.c
+tests_unit_words_test_CPPFLAGS = $(KERNELS_CPPFLAGS) $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_words_test_LDADD = proto/libproto.a $(KERNELS_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)

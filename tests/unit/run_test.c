@@ -91,7 +91,7 @@ static void words_are_checked_before_a_run_is_accepted(void **state)
     m.workflow = "decode";
     m.backends = "decode=fpga";
     assert_int_equal(start_run(client, &m), 0);
-    error_of(client, ERR_USAGE, "cpu, gpu, cuda");
+    error_of(client, ERR_USAGE, "choices are auto, gpu, cpu");
     m.backends = NULL;
     m.policy = "random";
     assert_int_equal(start_run(client, &m), 0);

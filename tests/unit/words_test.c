@@ -1,0 +1,90 @@
+/* words_test.c - sluiced and the kernels know the same workflows, stages, backends and options */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "workflow.h"
+#include "workflow_words.h"
+
+static unsigned taken, refused;
+
+static void same_verdict(const char *workflow, const char *backends, const char *options)
+{
+    struct workflow_choice choice;
+    struct k_err ke;
+    struct err e = { 0 };
+    int kernels = workflow_choose(workflow, backends, options, &choice, &ke);
+    int ours = workflow_words_check(workflow, backends, options, &e);
+
+    if (kernels != ours)
+        fail_msg("\"%s\" \"%s\" \"%s\": the kernels %s it, sluiced %s it (%s)", workflow, backends ? backends : "", options ? options : "",
+                 kernels ? "refuse" : "take", ours ? "refuses" : "takes", e.text);
+    if (ours)
+        assert_int_equal(e.code, ERR_USAGE);
+    *(ours ? &refused : &taken) += 1;
+}
+
+static const char *const words[] = { "none", "decode", "cluster", "transform", "seed", "fit", "", "Decode", "decode " };
+static const char *const backends[] = { "cpu", "gpu", "cuda", "hip", "opencl", "auto", "emulated", "", "CPU" };
+
+static void backends_are_judged_alike(void **state)
+{
+    char text[200];
+
+    (void)state;
+    for (const struct workflow *w = workflows; w->name; w++)
+        same_verdict(w->name, NULL, NULL);
+    for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
+        for (size_t b = 0; b < sizeof(backends) / sizeof(backends[0]); b++) {
+            same_verdict(words[w], backends[b], NULL);
+            for (size_t s = 0; s < sizeof(words) / sizeof(words[0]); s++) {
+                snprintf(text, sizeof(text), "%s=%s", words[s], backends[b]);
+                same_verdict(words[w], text, NULL);
+                snprintf(text, sizeof(text), "auto,%s=%s,cpu", words[s], backends[b]);
+                same_verdict(words[w], text, "");
+            }
+        }
+    }
+}
+
+static void options_are_judged_alike(void **state)
+{
+    static const char *const odd[] = { "decode", "decode.batch", "decode=3", "decode.batch=", "decode.batch=1x", "decode.batch=-1", "decode.batch=64M",
+                                       "decode.batch=99999999999999999999", "decode.batch=1MM", "decode.batch=3G", "cluster.peak=3K", "decode.nothing=1",
+                                       ".batch=1", "decode..batch=1", "cluster.peak=0x3", "cluster.peak= 3", "cluster.peak=+3" };
+    char text[200];
+
+    (void)state;
+    for (const struct workflow *w = workflows; w->name; w++) {
+        for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
+            same_verdict(w->name, NULL, odd[i]);
+        for (unsigned s = 0; s < STAGE_COUNT; s++) {
+            for (unsigned i = 0; i < STAGE_OPTIONS && stages[s].option[i].name; i++) {
+                const struct stage_option *o = &stages[s].option[i];
+                uint64_t edge[] = { o->min, o->max, o->max + 1, o->initial, o->min ? o->min - 1 : o->max + 2 };
+                for (unsigned k = 0; k < 5; k++) {
+                    snprintf(text, sizeof(text), "%s.%s=%" PRIu64, stages[s].name, o->name, edge[k]);
+                    same_verdict(w->name, "cpu", text);
+                }
+            }
+        }
+    }
+    print_message("%u taken, %u refused by both\n", taken, refused);
+    assert_true(taken > 30 && refused > 500);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(backends_are_judged_alike),
+        cmocka_unit_test(options_are_judged_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
