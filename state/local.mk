@@ -18,3 +18,5 @@ EXTRA_DIST += %D%/schema.sql %D%/schema_sql.awk
 
 state/schema_sql.h: $(srcdir)/state/schema.sql $(srcdir)/state/schema_sql.awk
 	$(AM_V_GEN)$(MKDIR_P) state && $(AWK) -f $(srcdir)/state/schema_sql.awk $(srcdir)/state/schema.sql > $@.tmp && mv $@.tmp $@
+state/libstate_a-db.$(OBJEXT): state/schema_sql.h
+dist_doc_DATA += doc/state.md
