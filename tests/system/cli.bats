@@ -50,6 +50,24 @@ teardown() { cd /; rm -rf "$FARM"; }
   while read -r name; do [[ $output == *"$name"* ]]; done <names
 }
 
+@test "the manual page has every command with every option, and no other; it is clean mdoc" {
+  page=$SLUICE_SRCDIR/doc/sluice.1
+  mandoc -T lint -W warning "$page"
+  sed -n '/^\.Sh COMMANDS/,/^\.Sh ENVIRONMENT/p' "$page" >commands
+  sluice help --table | tail -n +2 >table
+  diff <(cut -d'|' -f1 table | sort) <(sed -n 's/^\.It Cm //p' commands | sed 's/ Ar .*//' | sort)
+  common=' --json --jsonl --parsable --no-header --fields --exclude '
+  while IFS='|' read -r name needs rest; do
+    awk -v name="$name" '/^\.It Cm / { sub(/^\.It Cm /, ""); sub(/ Ar .*/, ""); on = $0 == name; next } on' commands >entry
+    sed -nE 's/^\.It Fl (. , )?-([a-z-]+).*/--\2/p' entry | sort >documented
+    for option in $(grep -oE -- '--[a-z-]+' <<<"$rest"); do
+      [[ $common == *" $option "* && $name != replay ]] || echo "$option"
+    done | sort >known
+    diff known documented || { echo "of $name"; false; }
+  done <table
+  for option in $common; do grep -qE -- "^\.It Fl (. , )?${option#-}( |\$)" "$page"; done
+}
+
 @test "completion offers commands, second words and options" {
   sluice help --completion >complete.bash
   bash -n complete.bash
