@@ -1,0 +1,170 @@
+#!/usr/bin/env bats
+# up and down: one farm, several, at odd places, twice at once, by somebody else, interrupted.
+load ../lib
+
+setup() { farm_setup; }
+teardown() { farm_teardown; }
+
+shm_dir() { cat "$1/shm-dir"; }
+
+@test "two ups at once on one folder: one sluiced, one worker a node, both print the socket" {
+  sluice up --dir "$FARM/farm" --nodes mi50:2 >"$FARM/one.txt" 2>&1 3>&- &
+  first=$!
+  sluice up --dir "$FARM/farm" --nodes mi50:2,mi100:1 >"$FARM/two.txt" 2>&1 3>&- &
+  second=$!
+  wait "$first"; wait "$second"
+  [ "$(tail -n 1 "$FARM/one.txt")" = "$SLUICE_SOCKET" ]
+  [ "$(tail -n 1 "$FARM/two.txt")" = "$SLUICE_SOCKET" ]
+  [ "$(grep -h 'started sluiced' "$FARM/one.txt" "$FARM/two.txt" | wc -l)" -eq 1 ]
+  is '[.nodes[] | select(.usable)] | length' 3 sluice nodes
+  [ "$(grep -c . "$FARM/farm/started")" -eq 5 ]
+}
+
+@test "nodes can be added while the farm is up; other buffers and service times are refused, and changed while it is down" {
+  farm_up --nodes mi50:1
+  before=$(sluice status --json | jq .status[0].pid)
+  farm_up --nodes mi50:2,mi100:1
+  is '[.nodes[] | select(.usable) | .name] | sort | join(" ")' 'mi100-001 mi50-001 mi50-002' sluice nodes
+  [ "$(sluice status --json | jq .status[0].pid)" = "$before" ]
+  run farm_up --shm 16M
+  [ "$status" -eq 4 ]
+  [[ $output == *"sluice down"* ]]
+  run farm_up --nominal mi50=10
+  [ "$status" -eq 4 ]
+  sluice down --dir "$FARM/farm"
+  farm_up --shm 16M --nominal mi50=10
+  is '[.nodes[].buffer_size] | unique | join(" ")' 16777216 sluice nodes
+  is '.nodes[] | select(.name == "mi50-001") | .devices[0].nominal' 0.01 sluice nodes
+}
+
+@test "two farms beside each other share nothing" {
+  farm_up --nodes mi50:1
+  sluice up --dir "$FARM/other" --nodes mi50:1 3>&-
+  [ "$(shm_dir "$FARM/farm")" != "$(shm_dir "$FARM/other")" ]
+  sluice mark mi50-001 "only here"
+  [ "$(sluice --socket "$FARM/other/sluiced.sock" nodes --json | jq '.nodes[0].marks | length')" = 0 ]
+  kept=$(shm_dir "$FARM/other")
+  sluice down --dir "$FARM/farm"
+  [ -d "$kept" ]
+  sluice --socket "$FARM/other/sluiced.sock" ping
+  sluice down --dir "$FARM/other"
+  [ ! -e "$kept" ]
+}
+
+@test "paths longer than a socket's address work, and are found from below" {
+  deep=$FARM/$(printf 'x%.0s' {1..100})/$(printf 'y%.0s' {1..100})
+  mkdir -p "$deep/below"
+  cd "$deep"
+  unset SLUICE_SOCKET
+  sluice up --nodes mi50:1 --nominal mi50=10 3>&-
+  cd below
+  is '.nodes[0].usable' true sluice nodes
+  sluice replay "$(sample 2)" --workflow none
+  cd ..
+  sluice down
+}
+
+@test "a farm folder of another user in a parent is not used, nor brought up" {
+  [ "$EUID" -eq 0 ] || skip "only root can make a folder of somebody else"
+  mkdir -p "$FARM/a/sluice-farm" "$FARM/a/b"
+  printf '' >"$FARM/a/sluice-farm/sluice.conf"
+  chown -R nobody "$FARM/a/sluice-farm"
+  cd "$FARM/a/b"
+  unset SLUICE_SOCKET
+  run sluice ping
+  [ "$status" -eq 6 ]
+  [[ $output == */run/sluice/* ]]
+  cd ..
+  run sluice up
+  [ "$status" -eq 5 ]
+  run sluice down
+  [ "$status" -eq 5 ]
+}
+
+@test "a farm needs no root" {
+  mkdir "$FARM/nobody"
+  [ "$EUID" -ne 0 ] || chown nobody "$FARM/nobody"
+  unset SLUICE_SOCKET
+  sample=$(sample 2)
+  cp "$sample" "$FARM/nobody/s.tf"; chmod a+r "$FARM/nobody/s.tf"
+  cd "$FARM/nobody"
+  as_nobody env "PATH=$PATH" sluice up --nodes mi50:1 --nominal mi50=10 3>&-
+  as_nobody env "PATH=$PATH" sluice replay s.tf --output "$FARM/nobody/out"
+  [ -f out/1/tf-1.digits ]
+  as_nobody env "PATH=$PATH" sluice down
+}
+
+@test "a start that cannot be says why and leaves what runs" {
+  farm_up --nodes mi50:1
+  mkdir "$FARM/bin"
+  printf '#!/bin/sh\nwhile [ "$1" != --ready-fd ]; do shift; done\necho "the disk is made of cheese" >&$2\n' >"$FARM/bin/sluice-worker"
+  chmod +x "$FARM/bin/sluice-worker"
+  SLUICE_LIBEXEC=$FARM/bin run farm_up --nodes mi50:2
+  [ "$status" -ne 0 ]
+  [[ $output == *"mi50-002 did not start: the disk is made of cheese"* ]]
+  is '.nodes[] | select(.name == "mi50-001") | .usable' true sluice nodes
+  farm_up
+  is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+}
+
+@test "a node that never gets usable: up says which and why when its time is over" {
+  farm_up --nodes mi50:1
+  mkdir "$FARM/bin"
+  printf '#!/bin/sh\nwhile [ "$1" != --ready-fd ]; do shift; done\necho ready >&$2\nexec sleep 60 3>&-\n' >"$FARM/bin/sluice-worker"
+  chmod +x "$FARM/bin/sluice-worker"
+  SLUICE_LIBEXEC=$FARM/bin run farm_up --nodes mi50:2 --timeout 1s
+  [ "$status" -eq 7 ]
+  [[ $output == *"mi50-002"* ]]
+  sluice down --dir "$FARM/farm"
+}
+
+@test "down ends stopped daemons too, and finds what a killed worker left" {
+  farm_up --nodes mi50:2 --nominal mi50=2000
+  shm=$(shm_dir "$FARM/farm")
+  sluice replay "$(sample 2)" --loop 4 --workflow none >/dev/null 2>&1 &
+  wait_until 10 is '[.nodes[].processing] | add' 2 sluice nodes
+  kill -KILL "$(jq .pid "$FARM/farm/run/mi50-001/status.json")"
+  kill -STOP "$(jq .pid "$FARM/farm/run/mi50-002/status.json")"
+  sluice down --dir "$FARM/farm"
+  [ ! -e "$shm" ]
+  kill %1 2>/dev/null || true
+  wait %1 || true
+  wait_until 10 no_processes
+}
+
+@test "an interrupted replay stops its run, and says 130" {
+  farm_up --nodes mi50:1 --nominal mi50=100
+  sluice replay "$(sample 2)" --loop 1000 --rate 5 --json >"$FARM/replay.json" 2>"$FARM/replay.out" &
+  replay=$!
+  wait_until 10 eval '[ "$(sluice run show 1 --json | jq ".runs[0].done")" -ge 2 ]'
+  kill -INT "$replay"
+  rc=0; wait "$replay" || rc=$?
+  [ "$rc" -eq 130 ]
+  is '.runs[0] | [.state, .in_flight, .lost, .failed] | join(" ")' 'done 0 0 0' sluice run show 1
+  [ -z "$(farm_processes | xargs -r ps -o args= -p | grep sluice-source)" ]
+}
+
+@test "a replay that is killed takes its source with it" {
+  farm_up --nodes mi50:1 --nominal mi50=100
+  sluice replay "$(sample 2)" --loop 1000 --rate 5 >/dev/null 2>&1 &
+  replay=$!
+  wait_until 10 eval '[ "$(sluice run show 1 --json | jq ".runs[0].done")" -ge 1 ]'
+  kill -KILL "$replay"
+  wait "$replay" || true
+  no_source() { ! farm_processes | xargs -r ps -o args= -p | grep -q sluice-source; }
+  wait_until 10 no_source
+}
+
+@test "wait outlives a restart of sluiced" {
+  farm_up --nodes mi50:1,mi100:1 --nominal mi100=400
+  sluice move mi100-001 --to async --wait --timeout 20s
+  id=$(sluice submit "$(samples)" --workflow none)
+  sluice wait job "$id" --timeout 60s &
+  waiting=$!
+  wait_until 10 eval '[ "$(sluice job show '"$id"' --json | jq ".jobs[0].running")" -ge 1 ]'
+  pid=$(sluice status --json | jq .status[0].pid)
+  kill -KILL "$pid"; wait_until 10 ended "$pid"
+  farm_up
+  wait "$waiting"
+  is '.jobs[0] | [.state, .done] | join(" ")' 'done 3' sluice job show "$id"
+}
