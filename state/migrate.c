@@ -56,6 +56,8 @@ int migrate_forward(struct db *db, const struct db_hooks *hooks, struct err *e)
         return -1;
     if (version == wanted)
         return 0;
+    if (version < 0 || version > DB_VERSION_MOST)
+        return db_damaged(db, e, "its schema version makes no sense");
     if (version > wanted)
         return err_set(e, ERR_STATE, "%s has schema version %lld, this sluiced knows versions up to %u: install the newer sluiced again, or put back "
                        "a copy made before it with `sluiced --state %s --restore FILE`", db->path, (long long)version, wanted, db->dir);

@@ -387,6 +387,17 @@ static int finish_fresh(struct db *to, const char *dir, bool whole, struct str *
     return db_id_write(dir, id, epoch, e);
 }
 
+/* Rows of a schema that we do not know would be lost in ours. A number that no schema has is damage like any other. */
+static int refuse_newer(struct db *from, const char *dir, struct err *e)
+{
+    int64_t version;
+    struct err ignored;
+    if (db_query_int(from, "PRAGMA user_version", &version, &ignored) < 0 || version <= DB_VERSION || version > DB_VERSION_MOST)
+        return 0;
+    return err_set(e, ERR_STATE, "%s/state.db has schema version %lld, this sluiced knows versions up to %d: recover it with the newer sluiced", dir,
+                   (long long)version, DB_VERSION);
+}
+
 static int rebuild(const struct work *w, const char *dir, struct str *said, struct err *e)
 {
     char id[DB_ID_SIZE];
@@ -396,7 +407,7 @@ static int rebuild(const struct work *w, const char *dir, struct str *said, stru
     struct db *to = db_connect(dir, w->fresh, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, e);
     int rc = to && db_make_schema(to, id, e) == 0 && stat(w->damaged, &st) == 0 ? 0 : -1;
     struct db *from = rc == 0 ? open_damaged(dir, w->damaged, w->fresh, said, e) : NULL;
-    rc = from ? 0 : -1;
+    rc = from ? refuse_newer(from, dir, e) : -1;
     bool whole = false;
     /* rows of meta that can be read win over those of the fresh schema */
     if (rc == 0)

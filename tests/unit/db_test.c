@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 /* ---- helpers ---- */
@@ -241,6 +242,14 @@ static void foreign_and_newer_databases_are_refused(void **state)
     fill_marks(*state, 5);
     raw(*state, "PRAGMA user_version = 7");
     refuses(*state, NULL, ERR_STATE, "schema version 7", "up to 1", "--restore", NULL);
+    char *report = NULL;
+    struct err e = { 0 };
+    assert_int_equal(db_recover(*state, &report, &e), -1);
+    assert_non_null(strstr(e.text, "schema version 7"));
+    free(report);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM mark"), 5);
+    raw(*state, "PRAGMA user_version = 200000000");
+    refuses(*state, NULL, ERR_FAILED, "is damaged", "--recover", NULL);
     raw(*state, "PRAGMA user_version = 1; PRAGMA application_id = 4711");
     refuses(*state, NULL, ERR_FAILED, "another program", NULL);
     raw(*state, "PRAGMA application_id = 1397511491");
@@ -322,6 +331,35 @@ static void a_change_takes_only_itself_back(void **state)
     db_close(db);
 }
 
+/* A limit on the size of files makes the kernel refuse writes as a failing disk does. */
+static void a_disk_that_refuses_writes_is_told_from_a_bad_change(void **state)
+{
+    struct db *db = open_good(*state);
+    struct rlimit before, none;
+    struct err e = { 0 };
+    char big[50000];
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){ 20000, before.rlim_max };
+    good(db_begin(db, why));
+    good(put_mark_with_line(db, 1, "n001", big, NULL, why));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_int_equal(db_commit(db, &e), -1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    print_message("%s\n", e.text);
+    assert_true(db_full(db));
+    assert_int_equal(e.code, ERR_STATE);
+    assert_int_equal(marks_in(db, false), 0);
+    good(db_begin(db, why));                             /* and it goes on by itself */
+    good(put_mark_with_line(db, 1, "n001", big, NULL, why));
+    good(db_commit(db, why));
+    assert_int_equal(marks_in(db, false), 1);
+    db_close(db);
+}
+
 static void B01_B07_marks_survive_and_bad_is_computed_from_open_marks(void **state)
 {
     for (int kill_it = 0; kill_it < 2; kill_it++) {
@@ -366,7 +404,7 @@ static void B35_a_lock_is_waited_for_within_a_limit_and_named(void **state)
     int64_t start = clock_mono_ns();
     assert_int_equal(db_begin(db, &e), -1);
     double took = (double)(clock_mono_ns() - start) / 1e9;
-    assert_true(took > 4.9 && took < 7);
+    assert_true(took > 4.9 && took < 10);
     assert_int_equal(e.code, ERR_TIMEOUT);
     assert_non_null(strstr(e.text, "state is locked by another process"));
     assert_non_null(strstr(e.text, pid));
@@ -376,7 +414,7 @@ static void B35_a_lock_is_waited_for_within_a_limit_and_named(void **state)
     db_wait_until(db, start + CLOCK_SECOND / 2);
     assert_int_equal(db_begin(db, &e), -1);
     took = (double)(clock_mono_ns() - start) / 1e9;
-    assert_true(took > 0.45 && took < 1.5);
+    assert_true(took > 0.45 && took < 3);
     db_wait_until(db, 0);
     let_go(&h);
     good(db_begin(db, why));
@@ -752,6 +790,7 @@ static void a_reader_sees_what_is_committed_and_cannot_write(void **state)
     assert_int_equal(marks_in(reader, true), 2);
     struct row_mark m = mark_of(3, "n001", "z");
     assert_int_equal(rows_put_mark(reader, &m, NULL), -1);
+    assert_true(db_full(reader));                        /* read-only is as good as full */
     db_close(reader);
     db_close(db);
 }
@@ -880,7 +919,7 @@ int main(int argc, char **argv)
         T(first_open_makes_it_and_the_epoch_grows), T(durable_settings), T(second_sluiced_is_refused_with_the_pid), T(network_file_systems_are_refused),
         T(missing_file_is_not_an_empty_start), T(start_killed_while_making_the_first_database), T(broken_files_are_left_and_the_command_is_named),
         T(foreign_and_newer_databases_are_refused), T(older_schemas_come_forward_with_a_copy), T(failed_migration_changes_nothing),
-        T(a_change_takes_only_itself_back), T(B01_B07_marks_survive_and_bad_is_computed_from_open_marks), T(B35_a_lock_is_waited_for_within_a_limit_and_named),
+        T(a_change_takes_only_itself_back), T(a_disk_that_refuses_writes_is_told_from_a_bad_change), T(B01_B07_marks_survive_and_bad_is_computed_from_open_marks), T(B35_a_lock_is_waited_for_within_a_limit_and_named),
         T(B36_the_log_shrinks_after_the_reader_ends), T(B38_flipped_bytes_end_in_seconds_with_the_command), T(recover_loses_only_the_bad_page),
         T(recover_survives_lost_roots), T(recover_survives_a_lost_first_page), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),
         T(check_sees_totals_that_do_not_add_up), T(backup_under_load_is_whole), T(restore_keeps_epochs_going_and_refuses_bad_backups),
