@@ -673,7 +673,8 @@ static const char usage[] =
     "  --build-seconds S         from Assign to Built\n"
     "  --reject K --fail K --stall K --forget K --leave K  every K-th TF of a worker: refused, failed, never finished, forgotten\n"
     "                            after Built (and reconnect), connection closed instead of an answer\n"
-    "  --full I:FROM:SECONDS     worker number I reports a full buffer and refuses from FROM s after the start for SECONDS\n"
+    "  --full I:FROM:SECONDS     worker number I reports a full buffer and refuses from FROM s after the start for SECONDS;\n"
+    "                            FROM -: from each SIGUSR1 on\n"
     "  --clock-shift S           its wall clock is said to be S ahead\n"
     "  --seconds S, --tfs N      end after S, or when N TFs were accepted; else at SIGTERM\n"
     "  --ready-fd N              says ready when all are registered\n"
@@ -712,7 +713,9 @@ static void parse_speeds(char *list)
 
 static void parse_full(const char *text)
 {
-    if (sscanf(text, "%u:%lf:%lf", &opt.full_worker, &opt.full_from, &opt.full_s) != 3) {
+    opt.full_from = 1e18;
+    if (sscanf(text, "%u:-:%lf", &opt.full_worker, &opt.full_s) != 2 &&
+        sscanf(text, "%u:%lf:%lf", &opt.full_worker, &opt.full_from, &opt.full_s) != 3) {
         fprintf(stderr, "--full %s: wanted I:FROM:SECONDS\n", text);
         exit(2);
     }
@@ -842,6 +845,15 @@ static void show(void)
     fflush(stdout);
 }
 
+static void on_usr1(struct ev_loop *l, ev_signal *w, int events)
+{
+    (void)l, (void)w, (void)events;
+    opt.full_from = now_s();
+    for (unsigned i = 0; i < opt.count; i++)
+        if (is_full(&workers[i]))
+            report_now(&workers[i]);
+}
+
 static void on_check(struct ev_loop *l, ev_timer *t, int events)
 {
     (void)t, (void)events;
@@ -867,6 +879,7 @@ int main(int argc, char **argv)
     struct err e;
     struct seen *s, *next;
     ev_timer check;
+    ev_signal usr1;
 
     parse(argc, argv);
     if (log_open("fake-worker", NULL, opt.quiet ? LOG_LEVEL_ERR : LOG_LEVEL_INFO, &e) < 0 || file_owner_self(&self, &e) < 0)
@@ -880,6 +893,8 @@ int main(int argc, char **argv)
     workers = mem_array(opt.count, sizeof(*workers));
     for (unsigned i = 0; i < opt.count; i++)
         worker_start(&workers[i], i);
+    ev_signal_init(&usr1, on_usr1, SIGUSR1);
+    ev_signal_start(loop, &usr1);
     ev_timer_init(&check, on_check, 0.05, 0.05);
     ev_timer_start(loop, &check);
     fake_run(loop);

@@ -1,0 +1,183 @@
+#!/usr/bin/env bats
+# The real sluiced with hundreds of workers and sources that only pretend to work: shares, pauses, refusals, crowds that come back, clocks.
+load ../lib
+
+FAKES=$SLUICE_BUILDDIR/tests/fake
+
+setup() {
+  farm_setup
+  mkdir -p "$FARM/farm"
+  printf 'class fake {\n  devices = 1\n  shm = 1G\n}\n' >"$FARM/conf"
+}
+teardown() { farm_teardown; }
+
+daemon() { start sluiced "$@" -- sluiced --config "$FARM/conf" --state "$FARM/state" --socket "$SLUICE_SOCKET" --log "$FARM/sluiced.log"; }
+
+# nodes LIST: added. workers N [OPTION...]: fake workers n001 ..., all registered.
+nodes() { sluice node add "$1" --class fake >/dev/null; }
+workers() { local n=$1; shift; start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count "$n" --quiet "$@"; }
+run_start() { RUN=$(sluice run start --workflow none "$@"); }
+# feed [OPTION...]: sources of the run, until all is released. The summary is in $output.
+feed() { run --separate-stderr timeout 120 "$FAKES/fake-source" --server "unix:$SLUICE_SOCKET" --run "$RUN" --quiet "$@"; echo "$output $stderr"; [ "$status" -eq 0 ]; }
+# source_start [OPTION...]: the same in the background.
+source_start() {
+  "$FAKES/fake-source" --server "unix:$SLUICE_SOCKET" --run "$RUN" --quiet "$@" >"$FARM/source.out" 2>&1 3>&- &
+  PID_source=$!
+  STARTED+=("$PID_source")
+}
+done_more() { [ "$(sluice run show "$RUN" --json | jq '.runs[0].done')" -gt "$1" ]; }
+# workers_end: their summary is in $SUMMARY.
+workers_end() {
+  kill -TERM "$PID_workers"
+  wait_until 10 ended "$PID_workers"
+  SUMMARY=$(grep '^{' "$FARM/workers.out" | tail -n 1)
+  jq -c '.nodes |= map([.accepted, .refused])' <<<"$SUMMARY"
+}
+figures() { jq -er "$1" <<<"$SUMMARY"; }
+# settled: every TF of the run has its end, every credit is back, and sluiced can prove it.
+settled() {
+  wait_until 30 is '.runs[0].in_flight' 0 sluice run show "$RUN"
+  sluice run stop "$RUN" >/dev/null
+  sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; return 1; }
+  is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
+}
+
+@test "B30 a node that paused while a burst arrived gets its share of the same run" {
+  daemon
+  nodes 'n[001-010]'
+  workers 10 --seconds-per-tf 0.02 --buffer 64M --full 1:-:0.5
+  run_start --sources 1
+  # 500 TFs arrive in the half second in which n001 says that it is full; the run goes on at more than can be done
+  source_start --count 1 --hold --rate 1000 --tfs 4000 --size 4M
+  wait_until 20 done_more 0
+  kill -USR1 "$PID_workers"
+  wait_until 60 done_more 1500
+  sluice run show "$RUN" --json >"$FARM/before.json"
+  wait_until 60 ended "$PID_source"
+  settled
+  sluice run show "$RUN" --json >"$FARM/after.json"
+  workers_end
+  # what each did after the pause: n001 as much as the others within 10 %
+  jq -es 'map(.runs[0].nodes | map({(.node): .done}) | add) as [$b, $a] | ($a | with_entries(.value -= ($b[.key] // 0))) as $d
+          | ([$d[]] | add / 10) as $mean | ($d | debug) as $x | $b.n001 < ([$b[]] | add / 10) and $mean > 100 and ($d.n001 - $mean | fabs) < 0.1 * $mean' "$FARM/before.json" "$FARM/after.json"
+  figures '.accepted == 4000 and ([.nodes[1:][].refused] | add) == 0'
+}
+
+@test "B32 shares follow the speed under policy buffer, and not under round-robin" {
+  daemon
+  nodes 'n[001-008]'
+  workers 8 --seconds-per-tf 0.1,0.1,0.1,0.05,0.1,0.1,0.1,0.05 --buffer 100M
+  for policy in buffer round-robin; do
+    run_start --sources 2 --policy "$policy"
+    # 6 x 10 + 2 x 20 = 100 a second can be done, 90 come
+    feed --count 2 --rate 90 --tfs 720 --size 2M
+    settled
+    sluice run show "$RUN" --json >"$FARM/$policy.json"
+  done
+  workers_end
+  share() { jq -er '.runs[0].nodes | (map(select(.node == "n004" or .node == "n008").done) | add / 2) / (map(select(.node != "n004" and .node != "n008").done) | add / 6)' "$FARM/$1.json"; }
+  fair=$(share buffer) even=$(share round-robin)
+  echo "a fast node does $fair times what a slow one does under buffer, $even under round-robin"
+  awk -v f="$fair" -v e="$even" 'BEGIN { exit !(f > 1.5 && f < 2.6 && e < 1.4 && f > e) }'
+  jq -e '.runs[0] | .done == 720 and .failed == 0 and .lost == 0 and ([.nodes[].fill_high] | max) == 0' "$FARM/buffer.json"
+  figures '.refused == 0 and .accepted == 1440'
+}
+
+@test "B19 refusals and failures leave no credit behind" {
+  daemon
+  nodes 'n[001-004]'
+  workers 4 --seconds-per-tf 0.01 --reject 2 --fail 5
+  run_start --sources 2
+  feed --count 2 --hold --rate 200 --tfs "$(scaled 400)" --size 1M
+  settled
+  workers_end
+  figures '.refused > 0 and .failed > 0 and .held == 0 and .accepted_twice == 0'
+  is '.runs[0] | .announced == .done + .failed + .lost + ([.dropped[]?] | add // 0)' true sluice run show "$RUN"
+}
+
+@test "B21 workers that forget, leave, and are killed: the run ends, and nothing refers to one that is gone" {
+  daemon
+  nodes 'n[001-012]'
+  local i round limit=$((SECONDS + 120))
+  crew() { start "crew$1" -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 4 --first "$((1 + 4 * $1))" --seconds-per-tf 0.02 --forget 50 --leave 70 --quiet; }
+  for i in 0 1 2; do crew $i; done
+  run_start --sources 2
+  source_start --count 2 --hold --rate 100000 --tfs "$(scaled 1000)" --size 1M
+  for ((round = 0; round < $(scaled 6); round++)); do
+    ! ended "$PID_source" || break
+    i=$((RANDOM % 3))
+    sleep "0.$((RANDOM % 9 + 1))"
+    pid=PID_crew$i
+    kill -KILL "${!pid}"; wait_until 10 ended "${!pid}"
+    crew $i
+  done
+  wait_until $((limit - SECONDS)) ended "$PID_source"
+  cat "$FARM/source.out"
+  settled
+  [ "$(grep -c '^{' "$FARM/source.out")" = 1 ]
+  jq -e '.unreleased == 0' "$FARM/source.out"
+  is '.runs[0] | .announced == .done + .failed + .lost + ([.dropped[]?] | add // 0)' true sluice run show "$RUN"
+  sluice run show "$RUN" --json | jq -e ".runs[0] | .announced == $(scaled 1000) and .lost == 0 and .in_flight == 0"
+}
+
+@test "B43 a thousand workers come back after a restart: spread, within a minute, and no TF is done twice" {
+  daemon
+  nodes 'n[0001-1000]'
+  workers 1000 --width 4 --seconds-per-tf 2
+  run_start --sources 2
+  source_start --count 2 --hold --rate 300 --tfs "$(scaled 3000)" --size 1M
+  sleep 3
+  kill -KILL "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
+  sleep "$(scaled 5)"
+  daemon
+  wait_until 60 is '[.nodes[] | select(.contact == "up")] | length' 1000 sluice nodes
+  wait_until 120 ended "$PID_source"
+  cat "$FARM/source.out"
+  settled
+  workers_end
+  # nobody listens for 5 s or more: limits of 0.1, 0.2, ... 5 s; in no second do all try
+  figures '.back_s > 0 and .back_s < 65 and .most_registered == 1000 and .accepted_twice == 0'
+  figures '.tries | length >= 3 and (.[2:] | max // 0) < 1500'
+  sluice run show "$RUN" --json | jq -e ".runs[0] | .done + .failed + .lost + ([.dropped[]?] | add // 0) == $(scaled 3000) and .lost == 0 and .done == $(scaled 3000)"
+  figures ".accepted == $(scaled 3000)"
+}
+
+@test "B50 clocks that differ are measured, shown and harmless" {
+  daemon
+  local shift i=0
+  nodes 'n[001-005]'
+  for shift in -3600 -5 5 3600 315360000; do
+    i=$((i + 1))
+    start "clock$i" -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 1 --first $i --clock-shift="$shift" --seconds-per-tf 0.01 --quiet
+    sluice node show "n00$i" --json | jq -e ".nodes[0] | .usable and ((.clock_offset - ($shift)) | fabs) < 1"
+  done
+  grep -q 'its clock is 3600.0 s behind ours' "$FARM/sluiced.log"
+  run_start --sources 1
+  feed --count 1 --rate 100 --tfs 300 --size 1M
+  settled
+  is '[.nodes[] | select(.done > 30 and .usable)] | length' 5 sluice nodes
+  # liveness by our own clock: all have been in contact within the last seconds
+  is '[.nodes[] | select(.last_contact_s < 3)] | length' 5 sluice nodes
+}
+
+@test "B42 with 40 descriptors and 100 connections an operator still gets in" {
+  daemon prlimit -n40
+  nodes 'n[001-100]'
+  start early -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 2 --quiet --seconds-per-tf 0.01
+  "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 98 --first 3 --seconds-per-tf 0.01 >"$FARM/late.out" 2>&1 3>&- &
+  STARTED+=($!)
+  wait_until 10 grep -q 'out of file descriptors' "$FARM/sluiced.log"
+  used() { awk '{ print $14 + $15 }' "/proc/$PID_sluiced/stat"; }
+  before=$(used)
+  for _ in 1 2 3; do
+    run timeout 20 sluice nodes --json
+    [ "$status" -eq 0 ]
+    [ "$(jq '[.nodes[] | select(.name == "n001" or .name == "n002") | select(.contact == "up")] | length' <<<"$output")" = 2 ]
+    sleep 1
+  done
+  after=$(used)
+  echo "$((after - before)) ticks of processor time in 3 s"
+  [ $((after - before)) -lt 100 ]
+  [ "$(grep -c 'out of file descriptors' "$FARM/sluiced.log")" = 1 ]
+  ! ended "$PID_sluiced"
+}
