@@ -442,10 +442,15 @@ int tf_split(const void *data, size_t size, unsigned parts, struct tf_seg *out,
 
 /* ---- files ------------------------------------------------------------------------------- */
 
+enum { NEAR = 1 << 16, SMALL = 1 << 13 };
+
 struct tf_file {
     int fd;
     uint64_t size, pos;
     bool done;
+    uint8_t near[NEAR];           /* what was read last for a header, and what followed */
+    uint64_t near_at, near_len;
+    bool blocks_are_small;        /* the last one was */
     uint8_t *index;               /* room for the payload of an index */
     uint64_t index_room;
 };
@@ -506,6 +511,7 @@ void tf_file_rewind(struct tf_file *f)
 {
     f->pos = 0;
     f->done = false;
+    f->near_len = 0;              /* what is read anew is looked at anew */
 }
 
 int tf_file_read(struct tf_file *f, uint64_t offset, void *buf, size_t size, struct tf_err *e)
@@ -527,18 +533,34 @@ int tf_file_read(struct tf_file *f, uint64_t offset, void *buf, size_t size, str
     return 0;
 }
 
+/* The 96 bytes at `at`. Where blocks are small one read serves many headers; where they are large no more is read than the header. */
+static const uint8_t *header_bytes(struct tf_file *f, uint64_t at, uint64_t end, struct tf_err *e)
+{
+    uint64_t want = f->blocks_are_small && end - at > TF_HEADER_SIZE ? NEAR : TF_HEADER_SIZE;
+
+    if (at >= f->near_at && f->near_len >= TF_HEADER_SIZE && at - f->near_at <= f->near_len - TF_HEADER_SIZE)
+        return f->near + (at - f->near_at);
+    want = want < end - at ? want : end - at;
+    f->near_len = 0;
+    if (tf_file_read(f, at, f->near, want, e) < 0)
+        return NULL;
+    f->near_at = at;
+    f->near_len = want;
+    return f->near;
+}
+
 /* Reads and parses the header at `at`; the block may reach up to `end`. */
 static int file_header(struct tf_file *f, uint64_t at, uint64_t end, struct tf_block *b,
                        struct tf_err *e)
 {
-    uint8_t raw[TF_HEADER_SIZE];
-
     if (end - at < TF_HEADER_SIZE)
         return fail(e, at, "block header: %d bytes wanted, %" PRIu64 " are left", TF_HEADER_SIZE,
                     end - at);
-    if (tf_file_read(f, at, raw, sizeof raw, e) < 0)
+    const uint8_t *raw = header_bytes(f, at, end, e);
+    if (raw == NULL || tf_block_parse(raw, end - at, at, b, e) < 0)
         return -1;
-    return tf_block_parse(raw, end - at, at, b, e);
+    f->blocks_are_small = b->size < SMALL;
+    return 0;
 }
 
 static int file_index(struct tf_file *f, const struct tf_block *b, struct tf_err *e)
