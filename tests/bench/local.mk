@@ -1,5 +1,6 @@
 # tests/bench/ - figures as ratios; each runs for less than 15 s. `make bench` builds and runs what is in BENCHES
 include $(srcdir)/tests/bench/flow.mk
+include $(srcdir)/tests/bench/source.mk
 include $(srcdir)/tests/bench/state.mk
 
 BENCHES += tests/bench/bench_transport
