@@ -57,6 +57,7 @@ static int arena_map(struct arena *a, struct err *e)
     if (p == MAP_FAILED)
         return err_errno(e, ERR_FAILED, "arena: mapping %" PRIu64 " bytes", a->size);
     a->base = p;
+    madvise(p, a->size, MADV_HUGEPAGE);      /* faults are dear; where the machine does not offer it nothing changes */
     a->read_fd = open_read_only(a->fd, e);
     return a->read_fd < 0 ? -1 : 0;
 }
