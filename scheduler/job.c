@@ -197,7 +197,7 @@ static bool is_over(struct job *j)
 
 void job_progress(struct job *j)
 {
-    if (j->ended || j->in_progress)
+    if (j->ended || j->in_progress || j->jobs->d->stopping)
         return;
     j->in_progress = true;
     if (j->state == SLUICE__JOB_STATE__WAITING && j->n[TASK_RUNNING] + j->n[TASK_DONE] + j->n[TASK_FAILED] > 0)

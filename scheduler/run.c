@@ -336,6 +336,7 @@ const struct work_ops run_ops = {
 void run_release(struct run *r, uint64_t id)
 {
     idset_add(&r->release, id);
+    r->runs->releases = true;
 }
 
 static void release_cb(struct ev_loop *loop, ev_timer *w, int revents)
@@ -347,23 +348,20 @@ static void release_cb(struct ev_loop *loop, ev_timer *w, int revents)
     source_flush(runs);
 }
 
-/* Releases are put together for a few milliseconds. */
+/* Releases are put together for a few milliseconds: longer the more sources are to be told. */
 void run_turn(struct runs *runs)
 {
     struct run *r;
-    bool some = false;
+    unsigned sources = 0;
 
-    TAILQ_FOREACH(r, &runs->open, entry) {
-        some = some || r->release.n > 0;
-        for (unsigned i = 0; i < r->n_sources && !some; i++)
-            some = r->source[i].release.n > 0;
-    }
-    if (!some)
+    if (!runs->releases)
         return;
     if (runs->d->loop == NULL) {
         source_flush(runs);
     } else if (!ev_is_active(&runs->release_timer)) {
-        ev_timer_set(&runs->release_timer, 0.005, 0.);
+        TAILQ_FOREACH(r, &runs->open, entry)
+            sources += r->connected;
+        ev_timer_set(&runs->release_timer, sources < 20 ? 0.002 : sources < 250 ? 0.0001 * sources : 0.025, 0.);
         ev_timer_start(runs->d->loop, &runs->release_timer);
     }
 }
@@ -548,12 +546,13 @@ static bool is_over(struct run *r)
 
 void run_progress(struct run *r)
 {
-    unsigned usable = flow_usable_nodes(r->work.flow, r->work.pool), wanted = r->min_nodes > 1 ? r->min_nodes : 1;
+    unsigned wanted = r->min_nodes > 1 ? r->min_nodes : 1;
 
-    if (r->ended || r->in_progress)
+    if (r->ended || r->in_progress || r->runs->d->stopping)
         return;
     r->in_progress = true;
-    if (r->state == SLUICE__RUN_STATE__CONFIGURING && r->connected == r->n_sources && usable >= wanted)
+    if (r->state == SLUICE__RUN_STATE__CONFIGURING && r->connected == r->n_sources &&
+        flow_usable_nodes(r->work.flow, r->work.pool) >= wanted)
         run_set_state(r, SLUICE__RUN_STATE__RUN_READY);
     if (r->state == SLUICE__RUN_STATE__RUN_READY && r->announced > 0)
         run_set_state(r, SLUICE__RUN_STATE__RUNNING);

@@ -93,6 +93,7 @@ struct runs {
     unsigned n_over;
     uint64_t last_id;
     ev_timer release_timer;
+    bool     releases;                   /* there is something to be let go */
     double   sample_at, second_at;       /* flow time of the next ones */
     struct wait_ask *waits;
 };

@@ -235,6 +235,7 @@ static struct tf *tf_announced(struct run *r, struct source *s, uint64_t id)
 {
     if (idset_has(&r->settled, id)) {
         idset_add(&s->release, id);
+        r->runs->releases = true;
         r->late_parts += !r->restored;
         return NULL;
     }
@@ -565,7 +566,7 @@ void run_source_gone(struct session *session)
     s->session = NULL;
     s->gone_since = now;
     r->connected--;
-    if (r->work.tfs != NULL || !s->ended)
+    if ((r->work.tfs != NULL || !s->ended) && !r->runs->d->stopping)
         log_warning("run %" PRIu64 ": source %s is gone; %u TFs wait for it at most %.0f s", r->work.id, s->name, HASH_COUNT(r->work.tfs), limits_of(r)->grace);
     HASH_ITER(hh, r->work.tfs, t, next) {
         if (t->state == TF_QUEUED && t->parts->part[s->part].have)
@@ -666,6 +667,7 @@ void source_flush(struct runs *runs)
 {
     struct run *r;
 
+    runs->releases = false;
     TAILQ_FOREACH(r, &runs->open, entry)
         flush_run(r, source_window(r));
 }

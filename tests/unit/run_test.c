@@ -419,6 +419,87 @@ static void a_refusal_goes_to_the_next_candidate(void **state)
     FREE(c);
 }
 
+static void B19_refusals_leave_no_credit_behind(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__Assign *a;
+    struct node *n;
+    unsigned refused = 0;
+
+    (void)state;
+    announce(s, run, 0, 200, 10 * MB, 0, 200);
+    for (int i = 0; i < 4000 && the_run(run)->done < 200; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&n))) {
+            if (++refused % 2) {
+                answer_refused(n, a, "NoSpace");
+            } else {
+                answer_built(n, a);
+                answer_done(n, a, false);
+            }
+            FREE(a);
+            world_check();
+        }
+    }
+    assert_int_equal(the_run(run)->done, 200);
+    assert_int_equal(the_run(run)->failed, 0);
+    assert_int_equal(n1->load.charged + n2->load.charged + n1->load.building + n2->load.building, 0);
+    assert_int_equal(n1->n_tfs + n2->n_tfs, 0);
+}
+
+/* Ten nodes, each at one TF at a time for 0.1 s; the first refuses all for half a second while 500 TFs come. */
+static void B30_a_brief_pause_does_not_starve_a_node(void **state)
+{
+    enum { N = 10 };
+    struct node *n[N] = { n1, n2 };
+    Sluice__Assign *queue[N][64];
+    unsigned waiting[N] = { 0 }, left[N] = { 0 }, late[N] = { 0 };
+
+    (void)state;
+    for (int i = 2; i < N; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "n%d", i + 1);
+        n[i] = world_node(name, "mi50", POOL_ONLINE, 1000 * MB);
+    }
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    for (int tick = 0; tick < 400 && the_run(run)->done < 500; tick++) {
+        if (tick < 10)
+            announce(s, run, (uint64_t)tick * 50, 50, 50 * MB, (uint32_t)tick * 1600, (uint64_t)tick * 50 + 50);
+        world_pass(FLOW_TICK);
+        for (int i = 0; i < N; i++) {
+            Sluice__Assign *a;
+            while ((a = assigned(n[i]))) {
+                if (i == 0 && tick < 10) {
+                    answer_refused(n[i], a, "NoSpace");
+                    FREE(a);
+                    continue;
+                }
+                answer_built(n[i], a);
+                assert_true(waiting[i] < 20);    /* handed over late: never more than its mark */
+                queue[i][waiting[i]++] = a;
+            }
+            if (waiting[i] == 0)
+                continue;
+            if (left[i] == 0)
+                left[i] = 2;                     /* ticks */
+            if (--left[i] > 0)
+                continue;
+            answer_done(n[i], queue[i][0], false);
+            late[i] += the_run(run)->done > 250;
+            FREE(queue[i][0]);
+            memmove(queue[i], queue[i] + 1, --waiting[i] * sizeof(queue[i][0]));
+        }
+    }
+    assert_int_equal(the_run(run)->done, 500);
+    unsigned others = 0;
+    for (int i = 1; i < N; i++)
+        others += late[i];
+    print_message("in the second half: n1 did %u, the others %.1f each\n", late[0], others / (double)(N - 1));
+    assert_true(late[0] >= 0.9 * others / (N - 1));
+}
+
 static void a_crash_goes_elsewhere_and_ends_after_three(void **state)
 {
     uint64_t run = begin_run(1);
@@ -1145,6 +1226,8 @@ int main(void)
         WITH_WORLD(B33_a_full_disk_does_not_hold_the_sources),
         WITH_WORLD(until_built_lets_go_early_and_cannot_try_again),
         WITH_WORLD(a_refusal_goes_to_the_next_candidate),
+        WITH_WORLD(B19_refusals_leave_no_credit_behind),
+        WITH_WORLD(B30_a_brief_pause_does_not_starve_a_node),
         WITH_WORLD(a_crash_goes_elsewhere_and_ends_after_three),
         WITH_WORLD(bad_input_is_tried_at_one_other_node_only),
         WITH_WORLD(B22_an_answer_to_an_older_fence_changes_nothing),
