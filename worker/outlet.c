@@ -21,7 +21,10 @@
 #include "runkey.h"
 #include "str.h"
 
-enum { MAX_ASKED = 256 };            /* pulls that wait on a connection */
+enum {
+    MAX_ASKED = 256,                 /* pulls that wait on a connection */
+    MAX_STRANGERS = 64,              /* connections that proved nothing yet */
+};
 #define ACCEPT_PAUSE_S 0.1           /* out of descriptors: until the next try */
 
 enum worker_state { WORKER_NEW, WORKER_CHALLENGED, WORKER_IN, WORKER_LEAVING };
@@ -40,6 +43,7 @@ struct worker {
     struct outlet *o;
     struct chan *chan;
     enum worker_state state;
+    bool        proven;              /* it was WORKER_IN once */
     bool        local;               /* a Unix socket: descriptors can be passed */
     char        node[HOLD_NODE];
     uint8_t     theirs[RUNKEY_NONCE], ours[RUNKEY_NONCE];
@@ -60,7 +64,7 @@ struct outlet {
     bool        has_key, said_full;
     uint8_t     key[RUNKEY_SIZE];
     LIST_HEAD(, worker) workers;
-    unsigned    n_workers;
+    unsigned    n_workers, n_strangers;
     struct outlet_stats stats;
 };
 
@@ -70,6 +74,7 @@ static void worker_destroy(struct worker *w)
 
     LIST_REMOVE(w, in_list);
     w->o->n_workers--;
+    w->o->n_strangers -= !w->proven;
     ev_timer_stop(w->o->conf.loop, &w->deadline);
     chan_destroy(w->chan);           /* a transfer under way is told, and unpins its part */
     while ((a = STAILQ_FIRST(&w->asks)) != NULL) {
@@ -189,6 +194,7 @@ static void turn_away(struct worker *w, uint32_t id, enum err_code code, const c
     struct err e;
 
     w->state = WORKER_LEAVING;
+    ev_timer_stop(w->o->conf.loop, &w->deadline);
     w->o->stats.refused++;
     err_set(&e, code, "%s", text);
     log_warning("outlet: %s%s%s turned away: %s", chan_peer(w->chan), w->node[0] != '\0' ? ", node " : "", w->node, text);
@@ -233,6 +239,8 @@ static void on_proof(struct worker *w, uint32_t id, const Sluice__PullProof *m)
     if (m->proof.len != sizeof want || !runkey_equal(m->proof.data, want, sizeof want))
         return turn_away(w, id, ERR_PERMISSION, "it does not know the run's key");
     w->state = WORKER_IN;
+    w->proven = true;
+    o->n_strangers--;
     ev_timer_stop(o->conf.loop, &w->deadline);
     chan_known(w->chan);
     ready.has_held = true;
@@ -308,6 +316,7 @@ static void worker_create(struct outlet *o, int fd, bool local)
     STAILQ_INIT(&w->asks);
     LIST_INSERT_HEAD(&o->workers, w, in_list);
     o->n_workers++;
+    o->n_strangers++;
     o->stats.workers++;
     ev_timer_init(&w->deadline, on_deadline, o->conf.handshake_s, 0);
     w->deadline.data = w;
@@ -341,8 +350,8 @@ static void on_accept(struct ev_loop *loop, ev_io *io, int revents)
     socklen_t len = sizeof from;
 
     (void)loop, (void)revents;
-    if (o->n_workers >= o->conf.max_workers) {
-        accept_pause(o, "as many workers are connected as may be");
+    if (o->n_workers >= o->conf.max_workers || o->n_strangers >= MAX_STRANGERS) {
+        accept_pause(o, "as many connections as there may be");
         return;
     }
     int fd = accept4(o->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -48,7 +48,7 @@ STAILQ_HEAD(slot_queue, slot);
 struct scanned {
     struct slot   *slots;
     size_t         n, cap;
-    bool           bad, missing;
+    bool           bad, missing, short_of;       /* short_of: of descriptors; the file may be good */
     struct tf_err  why;
 };
 
@@ -131,6 +131,15 @@ static void scanned_add(struct scanned *s, const struct tf_info *info, const cha
     };
 }
 
+/* NULL, with *short_of set: for want of descriptors, which is no fault of the file. */
+static struct tf_file *open_file(const char *path, bool *short_of, struct tf_err *e)
+{
+    errno = 0;
+    struct tf_file *f = tf_file_open(path, e);
+    *short_of = f == NULL && (errno == EMFILE || errno == ENFILE);
+    return f;
+}
+
 static void file_scan(struct reel *r, size_t i)
 {
     struct scanned *s = &r->files[i];
@@ -138,10 +147,10 @@ static void file_scan(struct reel *r, size_t i)
     struct tf_info info;
     int found;
 
-    struct tf_file *f = tf_file_open(path, &s->why);
+    struct tf_file *f = open_file(path, &s->short_of, &s->why);
     if (f == NULL) {
-        s->bad = true;
-        s->missing = access(path, F_OK) < 0 && errno == ENOENT;
+        s->bad = !s->short_of;
+        s->missing = s->bad && access(path, F_OK) < 0 && errno == ENOENT;
         return;
     }
     while ((found = tf_file_next(f, &info, &s->why)) == 1)
@@ -176,10 +185,12 @@ static void add_bad(struct reel *r, const struct slot *s, const char *path, cons
     r->bad[r->n_bad++] = (struct reel_bad){ .path = path, .offset = why->offset, .text = mem_strdup(text), .tfs = tfs, .missing = missing };
 }
 
-static void scan_collect(struct reel *r)
+static int scan_collect(struct reel *r, struct err *e)
 {
     for (size_t i = 0; i < r->conf.n_paths; i++) {
         struct scanned *s = &r->files[i];
+        if (s->short_of)
+            return err_set(e, ERR_FAILED, "%s", s->why.text);
         r->slots = mem_grow(r->slots, r->n_slots + s->n + 1, sizeof *r->slots);
         for (size_t k = 0; k < s->n; k++) {
             uint64_t size = s->slots[k].tf.size;
@@ -190,9 +201,10 @@ static void scan_collect(struct reel *r)
         if (s->bad)
             add_bad(r, NULL, r->conf.paths[i], &s->why, s->n, s->missing);
     }
+    return 0;
 }
 
-void reel_scan(struct reel *r)
+int reel_scan(struct reel *r, struct err *e)
 {
     unsigned n = 0;
 
@@ -201,9 +213,11 @@ void reel_scan(struct reel *r)
     scanner(r);                      /* this one helps; alone it does all */
     while (n > 0)
         pthread_join(r->threads[--n], NULL);
-    scan_collect(r);
+    if (scan_collect(r, e) < 0)
+        return -1;
     r->n_playable = r->n_slots;
     r->total = r->n_slots > UINT64_MAX / r->conf.loops ? UINT64_MAX : r->n_slots * r->conf.loops;
+    return 0;
 }
 
 size_t reel_tfs(const struct reel *r)
@@ -258,9 +272,11 @@ int reel_arena_size(const struct reel *r, uint64_t ahead, uint64_t limit, uint64
 
 /* ---- the readers' side -------------------------------------------------------------------- */
 
+/* ERR_NONE, ERR_STATE: the file is bad, ERR_FAILED: it could not be read for another reason. */
 static int slot_read(struct reel *r, struct slot *s, uint8_t *to, struct tf_err *e)
 {
-    struct tf_file *f = tf_file_open(s->path, e);
+    bool short_of;
+    struct tf_file *f = open_file(s->path, &short_of, e);
     int failed = f == NULL ? -1 : 0;
 
     for (uint64_t at = 0; failed == 0 && at < s->tf.size && !atomic_load(&r->stop); at += READ_STEP) {
@@ -269,7 +285,7 @@ static int slot_read(struct reel *r, struct slot *s, uint8_t *to, struct tf_err 
         atomic_fetch_add(&r->read_bytes, failed == 0 ? n : 0);
     }
     tf_file_close(f);
-    return failed;
+    return failed == 0 ? ERR_NONE : short_of ? ERR_FAILED : ERR_STATE;
 }
 
 static int pages_check(const struct tf_seg *all, struct tf_err *e)
@@ -316,11 +332,11 @@ static void slot_load(struct reel *r, struct slot *s)
     if (arena_fault(r->arena, &s->range, &e) < 0) {
         snprintf(s->why.text, sizeof s->why.text, "%.250s", e.text);
         s->failed = ERR_FAILED;
-    } else if (slot_read(r, s, data, &s->why) < 0) {
-        s->failed = ERR_STATE;
-    } else if (!atomic_load(&r->stop) && slot_check(r, s, data, &s->why) < 0) {
-        s->failed = ERR_STATE;
+    } else {
+        s->failed = slot_read(r, s, data, &s->why);
     }
+    if (s->failed == ERR_NONE && !atomic_load(&r->stop) && slot_check(r, s, data, &s->why) < 0)
+        s->failed = ERR_STATE;
     for (unsigned i = 0; s->failed == ERR_NONE && i < s->tf.n && !atomic_load(&r->stop); i++)
         s->tf.xxh3[i] = XXH3_64bits(s->tf.parts[i].data, s->tf.parts[i].size);
 }

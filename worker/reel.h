@@ -45,8 +45,8 @@ struct reel_tf {
 };
 
 struct reel *reel_create(const struct reel_conf *conf);
-/* Finds the TFs of all files by their headers. Blocks. Bad files are kept aside, see reel_bad; never fails. */
-void   reel_scan(struct reel *r);
+/* Finds the TFs of all files by their headers. Blocks. Bad files are kept aside, see reel_bad. -1: a reason that is in no file. */
+int    reel_scan(struct reel *r, struct err *e);
 size_t reel_tfs(const struct reel *r);           /* of one pass */
 uint64_t reel_largest(const struct reel *r);     /* bytes */
 uint64_t reel_bytes(const struct reel *r);       /* of one pass */

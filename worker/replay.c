@@ -386,13 +386,15 @@ struct replay *replay_create(const struct replay_conf *conf, struct err *e)
         .loops = conf->loops, .verify = conf->verify, .notify = notify, .arg = r,
     };
     r->reel = reel_create(&rc);
-    reel_scan(r->reel);
+    if (reel_scan(r->reel, e) < 0)
+        goto fail;
     say_bad(r);
-    if (check_files(r, e) < 0 || memory_limit(r, e) < 0) {
-        replay_destroy(r);
-        return NULL;
-    }
+    if (check_files(r, e) < 0 || memory_limit(r, e) < 0)
+        goto fail;
     return r;
+fail:
+    replay_destroy(r);
+    return NULL;
 }
 
 /* unix:FOLDER/source-PID.sock: beside sluiced's socket where that can be written, for then whoever cleans up finds it there. */

@@ -232,6 +232,8 @@ static void on_accepted(struct source *s, const Sluice__SourceAccepted *m)
         log_info("source %s: in contact again, announces %zu time-frames anew", s->name, hold_count(s->hold));
     hold_announce_again(s->hold);
     s->end_sent = false;
+    if (!hold_waits(s->hold) && hold_watermark(s->hold) > 1)
+        send_announce(s, connector_chan(s->connector));      /* nothing is held: how far it got is news all the same */
     announce_now(s);
     s->conf.events.changed(s->conf.arg, s);
 }

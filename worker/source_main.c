@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 #include "replay.h"
 #include "str.h"
 
-#define TERM_LIMIT_S 1.5             /* SIGTERM: a daemon ends within 2 s whatever happens */
+#define TERM_LIMIT_S 1.5             /* SIGTERM, SIGHUP: a daemon ends within 2 s whatever happens */
 #define INT_LIMIT_S  10.0            /* SIGINT: those under way get a chance; a second one ends at once */
 #define SAME_SIGNAL_NS (CLOCK_SECOND / 2)
 
@@ -42,7 +43,7 @@ struct program {
     struct options opt;
     struct ev_loop *loop;
     struct replay  *replay;
-    ev_signal  on_int, on_term;
+    ev_signal  on_int, on_term, on_hup;
     ev_timer   tick;
     int        signal;               /* that ends us, 0: none */
     int64_t    signal_ns;            /* when it came */
@@ -349,18 +350,24 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
 
 static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
 {
+    struct pollfd reader = { .fd = STDERR_FILENO, .events = POLLOUT };
+
     (void)loop, (void)revents;
-    print_progress(w->data);
+    /* Whoever reads it may stand still; the loop does not wait for that, the next line says as much. */
+    if (poll(&reader, 1, 0) == 1 && (reader.revents & POLLOUT))
+        print_progress(w->data);
 }
 
 static void watch(struct program *p)
 {
     ev_signal_init(&p->on_int, on_signal, SIGINT);
     ev_signal_init(&p->on_term, on_signal, SIGTERM);
+    ev_signal_init(&p->on_hup, on_signal, SIGHUP);
     ev_timer_init(&p->tick, on_tick, 1, 1);
-    p->on_int.data = p->on_term.data = p->tick.data = p;
+    p->on_int.data = p->on_term.data = p->on_hup.data = p->tick.data = p;
     ev_signal_start(p->loop, &p->on_int);
     ev_signal_start(p->loop, &p->on_term);
+    ev_signal_start(p->loop, &p->on_hup);
     if (p->opt.progress)
         ev_timer_start(p->loop, &p->tick);
 }

@@ -104,7 +104,8 @@ static void ours(unsigned threads, size_t *tf_size, double *scan_tfs, double *fi
     struct err e;
 
     int64_t from = clock_mono_ns();
-    reel_scan(r);
+    if (reel_scan(r, &e) < 0)
+        die(e.text);
     *scan_tfs = TFS * 1e9 / (double)(clock_mono_ns() - from);
     *tf_size = reel_largest(r);
     /* Room for three TFs only, so that each is read anew in each pass. */

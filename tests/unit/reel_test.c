@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 #include <xxhash.h>
 
@@ -48,7 +49,7 @@ static struct reel *make_reel(char *const *paths, size_t n, unsigned sources, un
     };
     struct reel *r = reel_create(&conf);
 
-    reel_scan(r);
+    assert_int_equal(reel_scan(r, NULL), 0);
     return r;
 }
 
@@ -245,6 +246,44 @@ static void a_file_that_shrinks_after_the_scan_is_passed_over_once_and_for_all(v
     free(paths[1]);
     free(a);
     free(b);
+}
+
+static void without_descriptors_no_file_is_called_bad(void **unused)
+{
+    (void)unused;
+    size_t size;
+    uint8_t *tf = make_tf(4, 100, 1, 128, 1, &size);
+    char *path = make_file("good.tf", tf, size);
+    const struct reel_conf conf = { .paths = &path, .n_paths = 1, .threads = 1, .sources = 1, .preread = 1, .loops = 1, .notify = notify };
+    struct rlimit before, none;
+    struct err e;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
+    struct reel *r = reel_create(&conf);
+    setrlimit(RLIMIT_NOFILE, &none);
+    int scanned = reel_scan(r, &e);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(scanned, -1);
+    assert_int_equal(e.code, ERR_FAILED);
+    assert_int_equal(reel_stop(r, CLOCK_SECOND), 0);
+    reel_destroy(r);
+
+    r = make_reel(&path, 1, 1, 1, 1, false);     /* and while it plays */
+    struct arena *a = arena_create(1 << 20, NULL);
+    assert_int_equal(reel_start(r, a, NULL), 0);
+    setrlimit(RLIMIT_NOFILE, &none);
+    int filled = reel_fill(r, &e);
+    while (filled == 0 && reel_head(r) == REEL_READING) {
+        wait_told();
+        filled = reel_fill(r, &e);
+    }
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(filled, -1);
+    assert_int_equal(reel_bad_count(r), 0);
+    end_reel(r, a);
+    free(path);
+    free(tf);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -456,6 +495,7 @@ int main(void)
         cmocka_unit_test(bytes_equal_the_file_for_every_number_of_sources),
         cmocka_unit_test(B80_damaged_files_are_skipped_counted_and_named_with_the_byte),
         cmocka_unit_test(a_file_that_shrinks_after_the_scan_is_passed_over_once_and_for_all),
+        cmocka_unit_test(without_descriptors_no_file_is_called_bad),
         cmocka_unit_test_setup_teardown(B79_memory_below_one_time_frame_is_refused_with_the_size_needed, make_film, drop_film),
         cmocka_unit_test_setup_teardown(B79_any_memory_from_one_time_frame_on_plays_to_the_end, make_film, drop_film),
         cmocka_unit_test_setup_teardown(what_fits_is_read_once, make_film, drop_film),

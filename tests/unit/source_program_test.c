@@ -25,6 +25,7 @@ static size_t film_size, last_at;
 static pid_t pid;
 static int out_fd, err_fd, status;
 static struct str out, errors;
+static int err_to = -1;                          /* its standard error, -1: one that the test reads */
 
 static int setup(void **unused)
 {
@@ -113,7 +114,7 @@ static void launch(int ready_fd, const char *const *options)
     assert_true(pid >= 0);
     if (pid == 0) {
         dup2(o[1], 1);
-        dup2(e[1], 2);
+        dup2(err_to >= 0 ? err_to : e[1], 2);
         if (ready_fd >= 0)
             dup2(ready_fd, 5);
         execv(argv[0], (char **)argv);
@@ -273,6 +274,41 @@ static void sigterm_ends_it_within_2_s_whatever_is_held(void **unused)
     assert_no_socket_left();
 }
 
+static void a_closed_terminal_ends_it_too(void **unused)
+{
+    (void)unused;
+    LAUNCH(film);
+    wait_for(loop, d.total[0] == TFS);
+    kill(pid, SIGHUP);
+    ends_with(129);
+    assert_no_socket_left();
+}
+
+static void nobody_reads_its_progress_and_it_plays_on(void **unused)
+{
+    (void)unused;
+    static char junk[1 << 20];
+    int e[2];
+
+    /* A standard error that is full from the start. */
+    assert_int_equal(pipe2(e, O_CLOEXEC), 0);
+    fcntl(e[1], F_SETFL, O_NONBLOCK);
+    while (write(e[1], junk, 4096) > 0)
+        continue;
+    fcntl(e[1], F_SETFL, 0);
+    d.announced = release_at_once;
+    d.window = 4;
+    err_to = e[1];
+    LAUNCH("--progress", "--rate", "20", "--loop", "12", film);
+    err_to = -1;
+    wait_for(loop, d.total[0] == 12 * TFS);      /* 2.4 s: at least two lines were due */
+    fcntl(e[0], F_SETFL, O_NONBLOCK);
+    drain(e[0], &errors);                        /* the last words need a reader again */
+    close(e[1]);
+    ends_with(0);
+    close(e[0]);
+}
+
 static void sigint_waits_for_what_is_under_way(void **unused)
 {
     (void)unused;
@@ -334,6 +370,8 @@ int main(void)
         TEST(without_a_playable_file_it_says_why_and_never_registers),
         TEST(usage_is_checked_before_anything_else),
         TEST(sigterm_ends_it_within_2_s_whatever_is_held),
+        TEST(a_closed_terminal_ends_it_too),
+        TEST(nobody_reads_its_progress_and_it_plays_on),
         TEST(sigint_waits_for_what_is_under_way),
         TEST(a_second_sigint_ends_at_once),
         TEST(a_lost_sluiced_is_6_a_refusal_its_code_a_stopped_run_11),

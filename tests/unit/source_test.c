@@ -378,6 +378,28 @@ static void who_says_nothing_is_turned_away_at_the_deadline(void **unused)
     close(fd);
 }
 
+static void idle_strangers_keep_a_worker_out_no_longer_than_the_deadline(void **unused)
+{
+    (void)unused;
+    struct puller p;
+    int idle[64];
+
+    wait_in();
+    add_part(100);
+    for (int i = 0; i < 64; i++) {
+        idle[i] = peer_connect_fd(outlet_address(outlet), NULL);
+        assert_true(idle[i] >= 0);
+        run_for(loop, 0);                        /* 16 at most are let in here, the others wait in the queue of the socket */
+    }
+    puller_open(&p, loop, outlet_address(outlet), "node-a", d.key, true);
+    wait_for(loop, p.ready);
+    puller_pull(&p, 1, PART_NUMBER, 1);
+    wait_for(loop, p.n_got == 1 && p.gots[0].ok);
+    puller_close(&p);
+    for (int i = 0; i < 64; i++)
+        close(idle[i]);
+}
+
 static void a_stopped_worker_holds_up_nobody_and_is_cut_off(void **unused)
 {
     (void)unused;
@@ -437,6 +459,7 @@ int main(void)
         TEST(stale_gone_and_foreign_pulls_are_refused_by_name),
         TEST(who_does_not_know_the_key_gets_nothing),
         TEST(who_says_nothing_is_turned_away_at_the_deadline),
+        TEST(idle_strangers_keep_a_worker_out_no_longer_than_the_deadline),
         TEST(a_stopped_worker_holds_up_nobody_and_is_cut_off),
         TEST(it_can_end_in_mid_transfer),
     };
