@@ -546,6 +546,34 @@ static void a_second_worker_of_the_name_is_refused(void **unused)
     next_tf_works(1);
 }
 
+static bool two_are_processing(const Sluice__Report *r)
+{
+    return r->processing == 2;
+}
+
+/* As its status says, within limit_s. */
+static bool ignores_term(pid_t pid, double limit_s)
+{
+    int64_t end = clock_mono_ns() + (int64_t)(limit_s * 1e9);
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    for (;;) {
+        char text[4096] = "";
+        FILE *file = fopen(path, "r");
+        if (file != NULL && fread(text, 1, sizeof text - 1, file) == 0)
+            text[0] = '\0';
+        if (file != NULL)
+            fclose(file);
+        const char *at = strstr(text, "SigIgn:");
+        if (at != NULL && (strtoull(at + 7, NULL, 16) >> (SIGTERM - 1) & 1))
+            return true;
+        if (clock_mono_ns() > end)
+            return false;
+        run_for(f.loop, 0.01);
+    }
+}
+
 static void it_stops_within_two_seconds_with_a_deaf_process_and_tfs_in_flight(void **unused)
 {
     (void)unused;
@@ -558,12 +586,17 @@ static void it_stops_within_two_seconds_with_a_deaf_process_and_tfs_in_flight(vo
         assert_non_null(n.m);
         note_free(&n);
     }
+    assert_true(farm_report(&f, two_are_processing, 5));
+    for (int i = 0; i < 2; i++)
+        assert_true(ignores_term((pid_t)f.report->devices[i]->pid, 5));
     int64_t begun = clock_mono_ns();
     kill(f.pid, SIGTERM);
     int status = farm_wait(&f, 5);
+    int64_t took = clock_mono_ns() - begun;
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    assert_true(clock_mono_ns() - begun < 2 * CLOCK_SECOND);
+    assert_true(took < 2 * CLOCK_SECOND);
+    assert_true(took > CLOCK_SECOND / 3);                       /* they were asked first */
 }
 
 /* ---- cases ------------------------------------------------------------------------------------------------------- */
