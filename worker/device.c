@@ -15,6 +15,7 @@
 #include "frame.h"
 #include "log.h"
 #include "mem.h"
+#include "str.h"
 #include "watch.h"
 #include "worker.h"
 
@@ -237,7 +238,10 @@ static void ready(struct device *d, const Sluice__RecoReady *m)
         doom(d, "Crashed", "its process said twice that it is ready");
         return;
     }
-    snprintf(d->software, sizeof d->software, "%s", m->software && m->software[0] ? m->software : "unknown");
+    struct str shown = { 0 };
+    str_escape(&shown, m->software ? m->software : "", m->software ? strlen(m->software) : 0);
+    snprintf(d->software, sizeof d->software, "%s", shown.len > 0 ? str_text(&shown) : "unknown");
+    str_free(&shown);
     if (m->device != NULL && m->device->has_memory)
         d->memory = m->device->memory;
     d->boot_failures = 0;

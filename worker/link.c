@@ -102,6 +102,7 @@ static void on_registered(struct link *l, uint32_t id, const void *arg)
     l->up = true;
     l->why[0] = '\0';
     log_info("sluiced: registered as node %s%s", l->worker->node, m->has_added && !m->added ? "; not added to the farm yet" : "");
+    works_lapse(&l->worker->works);
     for (size_t i = 0; i < m->n_forget; i++) {
         h = held_of(l, m->forget[i]->tf, m->forget[i]->fence);
         if (h != NULL)

@@ -97,6 +97,14 @@ void works_close(struct works *s, struct work *w)
         work_free(s, w);
 }
 
+void works_lapse(struct works *s)
+{
+    struct work *w, *next;
+
+    HASH_ITER(hh, s->table, w, next)
+        works_close(s, w);
+}
+
 void works_free(struct works *s)
 {
     while (s->table != NULL)

@@ -31,6 +31,8 @@ struct conf_limits;
 struct work *works_open(struct works *s, const Sluice__RunOpen *m, const struct conf_limits *limits, struct err *e);
 struct work *works_find(struct works *s, uint64_t run, uint64_t job);
 void works_close(struct works *s, struct work *w);          /* gone as soon as nobody uses it */
+/* A new registration: sluiced opens again what is still on; the rest goes as soon as nobody uses it. */
+void works_lapse(struct works *s);
 void works_free(struct works *s);
 struct work *work_use(struct work *w);
 void work_unuse(struct works *s, struct work *w);           /* NULL is fine */

@@ -435,6 +435,70 @@ static void a_million_lines_of_a_process_do_not_disturb(void **unused)
     free(log);
 }
 
+static bool is_nice(const Sluice__Report *r)
+{
+    return r->n_nice == 1 && r->nice[0] == 7 && a_device_is_free(r);
+}
+
+static void nice_is_that_of_the_pool_now_and_after_a_crash(void **unused)
+{
+    (void)unused;
+    Sluice__Settings m = SLUICE__SETTINGS__INIT;
+
+    start(NULL, NULL);
+    m.has_nice = 1;
+    m.nice = 7;
+    m.pool = (char *)"async";
+    chan_send(f.chan, 0, &m.base);
+    assert_true(farm_report(&f, is_nice, 5));
+    farm_open(&f, 0, 1, "crash", out, 0);
+    farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "a");
+    free(expect_failed(1, "Crashed", 10));
+    assert_true(farm_report(&f, restarted_once, 5));
+    assert_true(farm_report(&f, is_nice, 5));
+}
+
+static void open_as(uid_t uid)
+{
+    Sluice__RunOpen m = SLUICE__RUN_OPEN__INIT;
+
+    m.has_job = m.has_uid = m.has_gid = 1;
+    m.job = 1;
+    m.uid = m.gid = uid;
+    m.workflow = (char *)"copy";
+    m.output = out;
+    chan_send(f.chan, 0, &m.base);
+}
+
+static void a_worker_of_root_touches_files_with_their_owners_rights_only(void **unused)
+{
+    (void)unused;
+    const uid_t nobody = 65534;
+    struct stat st;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(chmod(f.dir, 0755), 0);
+    assert_int_equal(chmod(input, 0600), 0);
+    start(NULL, NULL);
+    open_as(nobody);
+    farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "a");
+    free(expect_failed(1, "InputMissing", 5));
+    assert_int_equal(chown(input, nobody, nobody), 0);
+    farm_assign_file(&f, 1, 2, 1, input, 0, SIZE, "b");
+    free(expect_failed(2, "OutputFailed", 5));                  /* the folder is root's */
+    assert_int_equal(chown(out, nobody, nobody), 0);
+    farm_assign_file(&f, 1, 3, 1, input, 0, SIZE, "c");
+    expect_done(3, 5);
+    farm_verdict(&f, 0, 1, 3, 1, true, out, "c");
+    expect_published(3);
+    char *file = mem_printf("%s/c.digits", out);
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_uid, nobody);
+    assert_int_equal(st.st_gid, nobody);
+    free(file);
+}
+
 /* ---- losing sluiced ------------------------------------------------------------------------------------------- */
 
 static bool status_has(const char *what)
@@ -765,6 +829,8 @@ int main(void)
         here(a_program_that_never_gets_ready_makes_the_device_broken_and_says_why),
         here(a_cancel_ends_what_runs_and_what_waits),
         here(a_million_lines_of_a_process_do_not_disturb),
+        here(nice_is_that_of_the_pool_now_and_after_a_crash),
+        here(a_worker_of_root_touches_files_with_their_owners_rights_only),
         here(results_survive_the_loss_of_sluiced),
         here(with_fail_on_loss_it_ends_with_a_status),
         here(a_second_worker_of_the_name_is_refused),
