@@ -28,6 +28,7 @@ static const struct {
     { "tf",        kernels_cmd_tf,        "look into TF files" },
     { "workflows", kernels_cmd_workflows, "workflows, stages, backends, options" },
     { "workflow",  kernels_cmd_workflow,  "workflow check NAME: would it be accepted?" },
+    { "compare",   kernels_cmd_compare,   "two results: first difference and counts" },
     { "devices",   kernels_cmd_devices,   "devices of this machine" },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

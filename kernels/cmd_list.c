@@ -193,16 +193,17 @@ int kernels_cmd_devices(int argc, char **argv)
     if (json)
         json_begin(&j, "devices", "devices");
     for (const char *const *b = bk_names; *b; b++) {
-        char why[300] = "no driver or no device on this machine";
+        char why[300] = "";
         const struct bk_ops *ops = bk_load(*b, why, sizeof why);
         int n = ops ? ops->count() : 0;
         for (int i = 0; i < (n > 0 ? n : 1); i++) {
-            struct bk_info info;
-            bool there = n > 0 && ops->describe(i, &info, why, sizeof why) == 0;
+            struct bk_info info = { 0 };
+            bool fit = ops && ops->describe(i, &info, why, sizeof why) == 0;
+            const struct bk_info *known = info.id[0] ? &info : NULL;
             if (json)
-                device_json(&j, *b, there ? &info : NULL, there ? NULL : why);
+                device_json(&j, *b, known, fit ? NULL : why);
             else
-                device_text(*b, there ? &info : NULL, there ? NULL : why);
+                device_text(*b, known, fit ? NULL : why);
         }
     }
     if (json)

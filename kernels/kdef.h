@@ -238,8 +238,8 @@ static inline u32 k_add_l(u32 *p, u32 v)
 
 /* ---- the GPU targets alike ----------------------------------------------------------------- */
 #ifndef K_ON_CPU
-#define K_ITEMS(i, n) for (u32 i = K_ITEM, k_once = 1; k_once; k_once = 0) {
-#define K_END_ITEMS } K_BARRIER;
+#define K_ITEMS(i, n) { u32 i = K_ITEM; do {
+#define K_END_ITEMS } while (0); } K_BARRIER;
 #define K_DEF3(name, lsz, t0, a0, t1, a1, t2, a2) \
     K_KERNEL(name, lsz)(t0 a0, t1 a1, t2 a2)
 #define K_DEF4(name, lsz, t0, a0, t1, a1, t2, a2, t3, a3) \

@@ -1,9 +1,9 @@
 # kernels/ - the reconstruction; sees proto/tf_file only. Builds alone too: kernels/Makefile.
-KERNELS_CPPFLAGS = -I$(srcdir)/kernels -I$(srcdir)/proto $(XXHASH_CFLAGS)
+KERNELS_CPPFLAGS = -I$(srcdir)/kernels -I$(builddir)/kernels -I$(srcdir)/proto $(XXHASH_CFLAGS)
 KERNELS_LIBS     = kernels/libkernels.a proto/libtffile.a -lm -lpthread -ldl
 
 noinst_LIBRARIES += kernels/libkernels.a
-kernels_libkernels_a_CPPFLAGS = $(KERNELS_CPPFLAGS)
+kernels_libkernels_a_CPPFLAGS = $(KERNELS_CPPFLAGS) -DK_BLOB_DIR='"$(pkgdatadir)"'
 kernels_libkernels_a_CFLAGS   = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
 kernels_libkernels_a_SOURCES  = \
 	%D%/kerr.c %D%/kerr.h \
@@ -13,14 +13,24 @@ kernels_libkernels_a_SOURCES  = \
 	%D%/result.c %D%/result.h \
 	%D%/workflow.c %D%/workflow.h \
 	%D%/pipeline.c %D%/pipeline.h \
-	%D%/cmd.c %D%/cmd.h %D%/cmd_part.h %D%/cmd_reco.c %D%/cmd_tf.c %D%/cmd_list.c \
+	%D%/cmd.c %D%/cmd.h %D%/cmd_part.h %D%/cmd_reco.c %D%/cmd_tf.c %D%/cmd_list.c %D%/cmd_compare.c \
+	%D%/compare.c %D%/compare.h \
 	%D%/simulate/encode.c %D%/simulate/encode.h \
 	%D%/backend/bk.h %D%/backend/bk_load.c %D%/backend/bk_load.h \
-	%D%/backend/bk_cpu.c %D%/backend/cpu_kernels.h %D%/backend/cpu_v1.c %D%/backend/cpu_v3.c
+	%D%/backend/bk_cpu.c %D%/backend/cpu_kernels.h %D%/backend/cpu_v1.c %D%/backend/cpu_v3.c \
+	%D%/backend/bk_ocl.c %D%/backend/bk_gpu.c
+nodist_kernels_libkernels_a_SOURCES = kernels/k_source.h
+
+BUILT_SOURCES += kernels/k_source.h
+kernels/backend/libkernels_a-bk_ocl.$(OBJEXT) kernels/backend/libkernels_a-bk_gpu.$(OBJEXT): kernels/k_source.h
+CLEANFILES += kernels/k_source.h
+kernels/k_source.h: $(KERNEL_FILES) %D%/embed.sh
+	$(AM_V_GEN)$(MKDIR_P) kernels && $(SHELL) $(srcdir)/kernels/embed.sh $(srcdir)/kernels $@
 
 KERNEL_FILES = \
 	%D%/all.k %D%/kdef.h %D%/ktypes.h %D%/klist.def \
 	%D%/selftest.inc %D%/scan.inc %D%/decode.inc %D%/cluster.inc
 
 # What the compiler's dependencies do not tell at the first build.
-EXTRA_DIST += $(KERNEL_FILES) %D%/Makefile %D%/main.c
+EXTRA_DIST += $(KERNEL_FILES) %D%/Makefile %D%/main.c %D%/main_emu.c %D%/embed.sh \
+	%D%/backend/bk_emu.c %D%/backend/bk_emu.h

@@ -39,19 +39,40 @@ static double now(void)
 
 static const char *const gpu_order[] = { "cuda", "hip", "opencl", NULL };
 
+/* The first usable GPU of a backend (an OpenCL device may be a CPU), or the one asked for. */
+static struct kdev *open_gpu_of(const char *backend, const struct pipeline_conf *c,
+                                const struct bk_option *o, struct k_err *e)
+{
+    char why[300];
+    const struct bk_ops *ops = bk_load(backend, why, sizeof why);
+    struct bk_info info;
+
+    for (int i = 0; ops && i < ops->count(); i++) {
+        if (ops->describe(i, &info, why, sizeof why) == 0 && strcmp(info.class, "cpu") != 0 &&
+            (c->device == NULL || strcmp(c->device, info.id) == 0))
+            return kdev_open(backend, info.id, o, e);
+    }
+    return NULL;
+}
+
 static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_option *o,
                              enum stage_id id, struct k_err *e)
 {
+    struct k_err first = { 0 }, own;
+
     for (const char *const *b = gpu_order; *b; b++) {
         bool has = false;
         for (const char *const *x = stages[id].backends; *x; x++)
             has = has || strcmp(*x, *b) == 0;
-        struct kdev *d = has ? kdev_open(*b, c->device, o, e) : NULL;
+        own.text[0] = '\0';
+        struct kdev *d = has ? open_gpu_of(*b, c, o, &own) : NULL;
         if (d)
             return d;
+        if (has && own.text[0] && first.text[0] == '\0')
+            first = own;
     }
-    k_fail(e, K_EDEVICE, "stage %s: gpu asked for, no usable GPU on this machine",
-           stages[id].name);
+    k_fail(e, K_EDEVICE, "stage %s: gpu asked for, no usable GPU on this machine%s%.200s",
+           stages[id].name, first.text[0] ? ": " : "", first.text);
     return NULL;
 }
 

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALL_BACKENDS { "cpu", NULL }
+/* emu is a device of the tests; without it being registered it cannot be opened. */
+#define ALL_BACKENDS { "cpu", "cuda", "hip", "opencl", "emu", NULL }
 
 const struct stage_desc stages[STAGE_COUNT] = {
     [STAGE_DECODE] = {

@@ -68,5 +68,8 @@ struct bk_ops {
 };
 
 const struct bk_ops *bk_cpu_entry(void);
+const struct bk_ops *bk_ocl_entry(void);
+const struct bk_ops *bk_cuda_entry(void);
+const struct bk_ops *bk_hip_entry(void);
 
 #endif
