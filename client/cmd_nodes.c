@@ -272,6 +272,24 @@ static const struct column event_columns[] = {
 };
 static const struct listing events = { "events", event_columns, "seq,time,node,who,what,before,after,reason" };
 
+/* A time, or how long ago. */
+static int parse_since(const struct args *a, Sluice__GetHistory *q, struct err *e)
+{
+    const char *text = args_text(a, "since", NULL);
+    char shown[CLOCK_TEXT];
+    int64_t ago;
+
+    if (text == NULL)
+        return 0;
+    if (clock_parse_duration(text, &ago, NULL) == 0)
+        q->since = clock_wall_ns() - ago;
+    else if (clock_parse_time(text, clock_wall_ns(), &q->since, e) < 0)
+        return err_prefix(e, "--since is a time, or a duration (so long ago)");
+    q->has_since = 1;
+    fprintf(stderr, "since %s\n", clock_rfc3339(q->since, shown));
+    return 0;
+}
+
 int cmd_node_history(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__GetHistory q = SLUICE__GET_HISTORY__INIT;
@@ -289,9 +307,8 @@ int cmd_node_history(struct context *ctx, const struct args *a, struct err *e)
     names = nodelist_names(h);
     q.names = names;
     q.n_names = hostlist_count(h);
-    if (args_time(a, "since", &q.since, e) < 0 || args_u64(a, "limit", 1, 1000000, &limit, e) < 0)
+    if (parse_since(a, &q, e) < 0 || args_u64(a, "limit", 1, 1000000, &limit, e) < 0)
         goto out;
-    q.has_since = args_has(a, "since");
     q.has_limit = 1;
     q.limit = (uint32_t)limit;
     answer = call(ctx, &q.base, SLUICE__TYPE__HISTORY, CALL_LIMIT_S, e);

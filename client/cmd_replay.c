@@ -299,7 +299,9 @@ static void print_summary(const json_t *row, const Sluice__Run *r)
         printf("%.4g/s wanted, ", json_number_value(wanted));
     else
         printf("as fast as it goes, ");
-    printf("%.4g/s achieved; %s in %.2f s, %s/s\n", number(row, "rate_achieved"), str_size_text((uint64_t)number(row, "bytes"), bytes), number(row, "seconds"),
+    if (json_is_number(json_object_get(row, "rate_achieved")))
+        printf("%.4g/s achieved; ", number(row, "rate_achieved"));
+    printf("%s in %.2f s, %s/s\n", str_size_text((uint64_t)number(row, "bytes"), bytes), number(row, "seconds"),
            str_size_text((uint64_t)number(row, "bytes_per_s"), speed));
     printf("waited: %.0f%% for input, %.0f%% for buffer, %.0f%% for workers\n", 100 * number(row, "wait_input"), 100 * number(row, "wait_buffer"),
            100 * number(row, "wait_workers"));

@@ -297,28 +297,48 @@ static bool came_round(const struct file_owner *o)
     return strcmp(o->boot_id, file_boot_id()) != 0 || (start != 0 && start != o->start);
 }
 
-/* Sends sig (0: nothing) to all that is left of the process and its session. Returns how many there were. */
-static unsigned signal_session(const struct file_owner *o, int sig)
+static bool is_sluiced(const struct farm_process *p)
 {
-    DIR *proc;
+    return strcmp(p->name, "sluiced") == 0;
+}
+
+/* The sessions of one kind of process that still count as ours. The caller frees. */
+static pid_t *own_sessions(const struct farm *f, bool sluiced, size_t *n)
+{
+    pid_t *sessions = mem_array(f->n, sizeof(*sessions));
+
+    *n = 0;
+    for (unsigned i = 0; i < f->n; i++)
+        if (is_sluiced(&f->processes[i]) == sluiced && !came_round(&f->processes[i].owner))
+            sessions[(*n)++] = f->processes[i].owner.pid;
+    return sessions;
+}
+
+/* Sends sig (0: nothing) to all that is left of one kind: the processes and what they started. Returns how many there were. */
+static unsigned signal_sessions(const struct farm *f, bool sluiced, int sig)
+{
+    size_t n;
+    pid_t *sessions = own_sessions(f, sluiced, &n);
+    DIR *proc = opendir("/proc");
     struct dirent *entry;
-    unsigned n = 0;
+    unsigned found = 0;
 
-    if (came_round(o))
-        return 0;
-    proc = opendir("/proc");
     while (proc != NULL && (entry = readdir(proc)) != NULL) {
-        pid_t pid = (pid_t)atol(entry->d_name);
+        pid_t pid = (pid_t)atol(entry->d_name), session = pid > 0 ? session_of(pid) : 0;
 
-        if (pid <= 0 || session_of(pid) != o->pid)
-            continue;
-        n++;
-        if (sig != 0)
-            kill(pid, sig);
+        for (size_t i = 0; session > 0 && i < n; i++) {
+            if (sessions[i] != session)
+                continue;
+            found++;
+            if (sig != 0)
+                kill(pid, sig);
+            break;
+        }
     }
     if (proc != NULL)
         closedir(proc);
-    return n;
+    free(sessions);
+    return found;
 }
 
 /* The leader alone is asked first: it knows how to end its children. A stopped one must go on to hear it. */
@@ -330,41 +350,32 @@ static void ask_to_end(const struct file_owner *o)
     kill(o->pid, SIGCONT);
 }
 
-static unsigned left(const struct farm *f, bool sluiced)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < f->n; i++)
-        if ((strcmp(f->processes[i].name, "sluiced") == 0) == sluiced)
-            n += signal_session(&f->processes[i].owner, 0);
-    return n;
-}
-
 static void wait_until_gone(const struct farm *f, bool sluiced, double limit_s)
 {
     int64_t end = clock_mono_ns() + (int64_t)(limit_s * 1e9);
 
-    while (left(f, sluiced) > 0 && clock_mono_ns() < end)
+    while (signal_sessions(f, sluiced, 0) > 0 && clock_mono_ns() < end)
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 }
 
 /* One kind of process at a time: workers end while sluiced still hears them. */
 static int end_kind(const struct farm *f, bool sluiced, double limit_s, unsigned *ended, struct err *e)
 {
+    unsigned left;
+
     for (unsigned i = 0; i < f->n; i++) {
-        if ((strcmp(f->processes[i].name, "sluiced") == 0) != sluiced)
+        if (is_sluiced(&f->processes[i]) != sluiced)
             continue;
         if (file_owner_alive(&f->processes[i].owner))
             ++*ended;
         ask_to_end(&f->processes[i].owner);
     }
     wait_until_gone(f, sluiced, limit_s);
-    for (unsigned i = 0; i < f->n; i++)
-        if ((strcmp(f->processes[i].name, "sluiced") == 0) == sluiced)
-            signal_session(&f->processes[i].owner, SIGKILL);
+    signal_sessions(f, sluiced, SIGKILL);
     wait_until_gone(f, sluiced, limit_s);
-    if (left(f, sluiced) > 0)
-        return err_set(e, ERR_FAILED, "farm %s: %u processes did not end even when killed", f->dir, left(f, sluiced));
+    left = signal_sessions(f, sluiced, 0);
+    if (left > 0)
+        return err_set(e, ERR_FAILED, "farm %s: %u processes did not end even when killed", f->dir, left);
     return 0;
 }
 

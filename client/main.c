@@ -62,7 +62,7 @@ const struct command commands[] = {
            { "interval", 'i', "SECONDS", "again and again" }) },
     { "node show",    cmd_node_show,    NEEDS_SLUICED | SHOWS, 1, 1, "NAME", "all about one node", NULL },
     { "node history", cmd_node_history, NEEDS_SLUICED | SHOWS | TAKES_LIST, 1, 1, "LIST", "who did what to these nodes, and why",
-      ROWS({ "since", 0, "TIME", "from this time on" },
+      ROWS({ "since", 0, "TIME|DURATION", "from this time on, or from so long ago" },
            { "limit", 0, "N", "the last N events, default 1000" }) },
     { "node add",     cmd_node_add,     NEEDS_SLUICED | SHOWS | TAKES_LIST, 1, 1, "LIST", "lets nodes that registered take part",
       ROWS({ "class", 0, "CLASS", "their class" },
