@@ -112,7 +112,8 @@ static void free_if_unused(struct hold *h, struct entry *x)
         h->freed(h->arg, id);
 }
 
-enum hold_answer hold_pull(struct hold *h, uint64_t id, const struct hold_fence *fence, const char *node, struct hold_part *out)
+enum hold_answer hold_pull(struct hold *h, uint64_t id, const struct hold_fence *fence, const char *node,
+                           struct hold_part *out)
 {
     struct entry *x = find(h, id);
 
@@ -188,7 +189,8 @@ static void open_range(struct hold_range *r, const struct entry *x, uint64_t *si
     }
 }
 
-size_t hold_announce(struct hold *h, struct hold_range *r, size_t max_ranges, uint64_t *sizes, uint32_t *orbits, size_t max_tfs)
+size_t hold_announce(struct hold *h, struct hold_range *r, size_t max_ranges, uint64_t *sizes, uint32_t *orbits,
+                     size_t max_tfs)
 {
     size_t n = 0, tfs = 0;
 

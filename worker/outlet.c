@@ -1,8 +1,8 @@
 /* outlet.c - where workers pull parts
  *
  * From: workers (PullHello, PullProof, Pull).  To: hold.c (who pulled what), workers (PartData and bytes, PullRefused).
- * A pull is answered when it comes to the head of its connection's queue, not before: only then is its part pinned, and at most one part
- * a connection is, however many are asked for.
+ * A pull is answered when it comes to the head of its connection's queue, not before: only then is its part pinned, and
+ * at most one part a connection is, however many are asked for.
  */
 #include "config.h"
 
@@ -197,7 +197,8 @@ static void turn_away(struct worker *w, uint32_t id, enum err_code code, const c
     ev_timer_stop(w->o->conf.loop, &w->deadline);
     w->o->stats.refused++;
     err_set(&e, code, "%s", text);
-    log_warning("outlet: %s%s%s turned away: %s", chan_peer(w->chan), w->node[0] != '\0' ? ", node " : "", w->node, text);
+    log_warning("outlet: %s%s%s turned away: %s", chan_peer(w->chan), w->node[0] != '\0' ? ", node " : "", w->node,
+                text);
     chan_send_error(w->chan, id, &e, NULL);
     chan_close_after_send(w->chan, w->o->conf.handshake_s);
 }
@@ -266,7 +267,8 @@ static void on_pull(struct worker *w, uint32_t id, const Sluice__Pull *m)
     next_answer(w);
 }
 
-static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
+static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds,
+                       unsigned n_fds)
 {
     struct worker *w = arg;
 

@@ -46,11 +46,14 @@ static int header_check(const struct tf_block *b, const uint8_t *p, uint64_t lef
     if (get16(p + 2) != b->subspec)
         return fail(e, at + 2, "page header: FEE id 0x%x in block 0x%" PRIx32, get16(p + 2), b->subspec);
     if (memory < PAGE_HEADER || memory > next)
-        return fail(e, at + 10, "page header: memory size %u, want %d to %u (offset to the next page)", memory, PAGE_HEADER, next);
+        return fail(e, at + 10, "page header: memory size %u, want %d to %u (offset to the next page)",
+                    memory, PAGE_HEADER, next);
     if (next > left)
-        return fail(e, at + 8, "page header: offset to the next page %u, %" PRIu64 " bytes are left in the block", next, left);
+        return fail(e, at + 8, "page header: offset to the next page %u, %" PRIu64
+                    " bytes are left in the block", next, left);
     if ((stop == 1) != (next == left))
-        return fail(e, at + 38, "page header: stop is %u in %s page of the block", stop, next == left ? "the last" : "another than the last");
+        return fail(e, at + 38, "page header: stop is %u in %s page of the block", stop,
+                    next == left ? "the last" : "another than the last");
     return 0;
 }
 
@@ -60,7 +63,8 @@ int page_check(const struct tf_block *b, struct tf_err *e)
 
     while (pos < b->size) {
         if (b->size - pos < PAGE_HEADER)
-            return fail(e, start + pos, "page header: %d bytes wanted, %" PRIu64 " are left in the block", PAGE_HEADER, b->size - pos);
+            return fail(e, start + pos, "page header: %d bytes wanted, %" PRIu64
+                        " are left in the block", PAGE_HEADER, b->size - pos);
         if (header_check(b, b->payload + pos, b->size - pos, start + pos, e) < 0)
             return -1;
         pos += get16(b->payload + pos + 8);

@@ -1,9 +1,10 @@
 /* reel.c - the time-frames of a list of files, read ahead
  *
  * From: tf_file.c (finds, checks, cuts).  To: replay.c (takes the next one, gives it back).
- * A slot is one TF of one file. It is pinned (`refs`) by each position between head and fill that plays it, and by each TF taken and not given
- * back; a slot without a pin stays in memory until its room is needed, the one that is played again last goes first. Slots belong to the owner's
- * thread; a reader has one from the queue of jobs until it put it into the queue of done ones.
+ * A slot is one TF of one file. It is pinned (`refs`) by each position between head and fill that plays it, and by each
+ * TF taken and not given back; a slot without a pin stays in memory until its room is needed, the one that is played
+ * again last goes first. Slots belong to the owner's thread; a reader has one from the queue of jobs until it put it into
+ * the queue of done ones.
  */
 #include "config.h"
 
@@ -169,7 +170,8 @@ static void *scanner(void *arg)
     return NULL;
 }
 
-static void add_bad(struct reel *r, const struct slot *s, const char *path, const struct tf_err *why, uint64_t tfs, bool missing)
+static void add_bad(struct reel *r, const struct slot *s, const char *path, const struct tf_err *why,
+                    uint64_t tfs, bool missing)
 {
     size_t prefix = strlen(path);
     const char *text = why->text;
@@ -182,7 +184,9 @@ static void add_bad(struct reel *r, const struct slot *s, const char *path, cons
     if (strncmp(text, path, prefix) == 0 && strncmp(text + prefix, ": ", 2) == 0)
         text += prefix + 2;
     r->bad = mem_grow(r->bad, r->n_bad + 1, sizeof *r->bad);
-    r->bad[r->n_bad++] = (struct reel_bad){ .path = path, .offset = why->offset, .text = mem_strdup(text), .tfs = tfs, .missing = missing };
+    r->bad[r->n_bad++] = (struct reel_bad){
+        .path = path, .offset = why->offset, .text = mem_strdup(text), .tfs = tfs, .missing = missing,
+    };
 }
 
 static int scan_collect(struct reel *r, struct err *e)
@@ -208,7 +212,8 @@ int reel_scan(struct reel *r, struct err *e)
 {
     unsigned n = 0;
 
-    while (n + 1 < r->conf.threads && n + 1 < r->conf.n_paths && pthread_create(&r->threads[n], NULL, scanner, r) == 0)
+    while (n + 1 < r->conf.threads && n + 1 < r->conf.n_paths &&
+           pthread_create(&r->threads[n], NULL, scanner, r) == 0)
         n++;
     scanner(r);                      /* this one helps; alone it does all */
     while (n > 0)
@@ -260,8 +265,8 @@ int reel_arena_size(const struct reel *r, uint64_t ahead, uint64_t limit, uint64
         const struct slot *s = r->slots[0];
         for (size_t i = 0; i < r->n_slots; i++)
             s = r->slots[i]->tf.size == r->largest ? r->slots[i] : s;
-        return err_set(e, ERR_STATE, "memory: %" PRIu64 " bytes are allowed, the time-frame at byte %" PRIu64 " of %s needs %" PRIu64,
-                       limit, s->offset, s->path, s->tf.size);
+        return err_set(e, ERR_STATE, "memory: %" PRIu64 " bytes are allowed, the time-frame at byte %" PRIu64
+                       " of %s needs %" PRIu64, limit, s->offset, s->path, s->tf.size);
     }
     best = ahead > all / aligned(r->largest) ? all : ahead * aligned(r->largest);
     if (r->conf.loops > 1)

@@ -1,8 +1,10 @@
 /* replay.c - files -> memory -> pace -> sources
  *
- * From: reel.c (TFs in memory, in order), sluiced by way of source.c (window, releases, the run's end).  To: source.c, one part each.
+ * From: reel.c (TFs in memory, in order), sluiced by way of source.c (window, releases, the run's end).
+ * To: source.c, one part each.
  * One step, turn(), does whatever can be done now, and is asked for by everything that might allow more. Always:
- * announced - released = TFs in `out`; TF numbers are consecutive from 1 and every source has a part of each, if only an empty one.
+ * announced - released = TFs in `out`; TF numbers are consecutive from 1 and every source has a part of each, if only an
+ * empty one.
  */
 #include "config.h"
 
@@ -121,7 +123,8 @@ static void say_bad(struct replay *r)
         struct str path = { 0 };
         str_escape(&path, b->path, strlen(b->path));
         if (b->tfs > 0)
-            log_warning("%s: skipped from byte %" PRIu64 " on, %" PRIu64 " time-frames before it are played: %s", str_text(&path), b->offset, b->tfs, b->text);
+            log_warning("%s: skipped from byte %" PRIu64 " on, %" PRIu64 " time-frames before it are played: %s",
+                        str_text(&path), b->offset, b->tfs, b->text);
         else
             log_warning("%s: skipped at byte %" PRIu64 ": %s", str_text(&path), b->offset, b->text);
         str_free(&path);
@@ -131,7 +134,8 @@ static void say_bad(struct replay *r)
 static int check_bad(const struct replay *r, struct err *e)
 {
     if (reel_bad_count(r->reel) > r->conf.max_bad)
-        return err_set(e, ERR_FAILED, "%zu bad files, at most %" PRIu64 " are allowed", reel_bad_count(r->reel), r->conf.max_bad);
+        return err_set(e, ERR_FAILED, "%zu bad files, at most %" PRIu64 " are allowed", reel_bad_count(r->reel),
+                       r->conf.max_bad);
     return 0;
 }
 
@@ -174,7 +178,9 @@ static void put_out(struct replay *r, int64_t now)
 /* Whether the TF at the head may go out now, and if not, what it waits for. */
 static bool head_may_go(struct replay *r, int64_t now)
 {
-    static const enum replay_wait of_head[] = { [REEL_READING] = REPLAY_WAIT_INPUT, [REEL_NO_ROOM] = REPLAY_WAIT_BUFFER };
+    static const enum replay_wait of_head[] = {
+        [REEL_READING] = REPLAY_WAIT_INPUT, [REEL_NO_ROOM] = REPLAY_WAIT_BUFFER,
+    };
     enum reel_head head = reel_head(r->reel);
     int64_t due = pace_due_ns(&r->pace, r->announced);
 
@@ -329,7 +335,8 @@ static void on_stopping(void *arg, struct source *s)
     struct err e;
 
     (void)s;
-    err_set(&e, ERR_CANCELLED, "run %" PRIu64 " was stopped after %" PRIu64 " time-frames", r->conf.run, r->announced);
+    err_set(&e, ERR_CANCELLED, "run %" PRIu64 " was stopped after %" PRIu64 " time-frames", r->conf.run,
+            r->announced);
     cut_short(r, &e);
 }
 
@@ -365,7 +372,8 @@ static int check_files(const struct replay *r, struct err *e)
         return 0;
     for (size_t i = 0; i < reel_bad_count(r->reel); i++)
         all_missing = all_missing && reel_bad(r->reel, i)->missing;
-    return err_set(e, all_missing ? ERR_NOT_FOUND : ERR_FAILED, "none of %zu files has a time-frame that can be played", r->conf.n_paths);
+    return err_set(e, all_missing ? ERR_NOT_FOUND : ERR_FAILED,
+                   "none of %zu files has a time-frame that can be played", r->conf.n_paths);
 }
 
 struct replay *replay_create(const struct replay_conf *conf, struct err *e)
@@ -382,8 +390,8 @@ struct replay *replay_create(const struct replay_conf *conf, struct err *e)
     r->again.data = r->due.data = r->limit.data = r;
     ev_async_start(conf->loop, &r->again);
     const struct reel_conf rc = {
-        .paths = conf->paths, .n_paths = conf->n_paths, .threads = conf->threads, .sources = conf->sources, .preread = conf->preread,
-        .loops = conf->loops, .verify = conf->verify, .notify = notify, .arg = r,
+        .paths = conf->paths, .n_paths = conf->n_paths, .threads = conf->threads, .sources = conf->sources,
+        .preread = conf->preread, .loops = conf->loops, .verify = conf->verify, .notify = notify, .arg = r,
     };
     r->reel = reel_create(&rc);
     if (reel_scan(r->reel, e) < 0)
@@ -402,9 +410,11 @@ static char *own_address(const char *server)
 {
     const char *path = peer_unix_path(server);
     const char *slash = strrchr(path, '/'), *tmp = getenv("TMPDIR");
-    char *folder = slash == NULL ? mem_strdup(".") : slash == path ? mem_strdup("/") : mem_printf("%.*s", (int)(slash - path), path);
+    char *folder = slash == NULL ? mem_strdup(".")
+                 : slash == path ? mem_strdup("/") : mem_printf("%.*s", (int)(slash - path), path);
     char *whole = access(folder, W_OK) == 0 ? realpath(folder, NULL) : NULL;
-    char *address = mem_printf("unix:%s/source-%d.sock", whole != NULL ? whole : tmp != NULL && tmp[0] == '/' ? tmp : "/tmp", (int)getpid());
+    const char *best = whole != NULL ? whole : tmp != NULL && tmp[0] == '/' ? tmp : "/tmp";
+    char *address = mem_printf("unix:%s/source-%d.sock", best, (int)getpid());
 
     free(whole);
     free(folder);
@@ -413,9 +423,11 @@ static char *own_address(const char *server)
 
 static int listen_address(const struct replay_conf *c, char **address, struct err *e)
 {
+    bool farm_is_here = peer_is_unix(c->server) || peer_is_loopback(c->server);
+
     if (c->listen == NULL && !peer_is_unix(c->server))
         return err_set(e, ERR_USAGE, "--listen HOST:PORT is wanted with a server on TCP: where workers reach this source");
-    if (c->listen != NULL && !peer_is_unix(c->server) && !peer_is_loopback(c->server) && (peer_is_unix(c->listen) || peer_is_loopback(c->listen)))
+    if (c->listen != NULL && !farm_is_here && (peer_is_unix(c->listen) || peer_is_loopback(c->listen)))
         return err_set(e, ERR_USAGE, "--listen %s: workers on other machines cannot reach it", c->listen);
     *address = c->listen != NULL ? mem_strdup(c->listen) : own_address(c->server);
     return 0;
@@ -423,11 +435,14 @@ static int listen_address(const struct replay_conf *c, char **address, struct er
 
 static int add_source(struct replay *r, unsigned i, struct err *e)
 {
-    char *name = r->conf.name != NULL ? mem_printf("%s-%u", r->conf.name, i) : mem_printf("replay-%d-%u", (int)getpid(), i);
+    char *name = r->conf.name != NULL ? mem_printf("%s-%u", r->conf.name, i)
+                                      : mem_printf("replay-%d-%u", (int)getpid(), i);
     const struct source_conf sc = {
-        .loop = r->conf.loop, .names = r->conf.names, .server = r->conf.server, .method = r->conf.method, .name = name,
-        .address = outlet_address(r->outlet), .run = r->conf.run, .part = i, .holds = true, .first_s = r->conf.first_s, .lost_s = r->conf.lost_s,
-        .events = { .changed = on_changed, .freed = on_freed, .stopping = on_stopping, .failed = on_failed }, .arg = r,
+        .loop = r->conf.loop, .names = r->conf.names, .server = r->conf.server, .method = r->conf.method,
+        .name = name, .address = outlet_address(r->outlet), .run = r->conf.run, .part = i, .holds = true,
+        .first_s = r->conf.first_s, .lost_s = r->conf.lost_s,
+        .events = { .changed = on_changed, .freed = on_freed, .stopping = on_stopping, .failed = on_failed },
+        .arg = r,
     };
 
     r->sources[i] = source_create(&sc, e);
@@ -438,7 +453,8 @@ static int add_source(struct replay *r, unsigned i, struct err *e)
     return 0;
 }
 
-int replay_start(struct replay *r, void (*ready)(void *), void (*ended)(void *, const struct err *), void *arg, struct err *e)
+int replay_start(struct replay *r, void (*ready)(void *), void (*ended)(void *, const struct err *), void *arg,
+                 struct err *e)
 {
     char *address = NULL;
 
@@ -448,8 +464,8 @@ int replay_start(struct replay *r, void (*ready)(void *), void (*ended)(void *, 
     if (listen_address(&r->conf, &address, e) < 0)
         return -1;
     const struct outlet_conf oc = {
-        .loop = r->conf.loop, .address = address, .mode = 0666, .run = r->conf.run, .holds = r->holds, .n_holds = r->conf.sources,
-        .max_workers = MAX_WORKERS, .handshake_s = 5,
+        .loop = r->conf.loop, .address = address, .mode = 0666, .run = r->conf.run, .holds = r->holds,
+        .n_holds = r->conf.sources, .max_workers = MAX_WORKERS, .handshake_s = 5,
     };
     r->outlet = outlet_create(&oc, e);
     free(address);
@@ -491,10 +507,11 @@ void replay_numbers(const struct replay *r, struct replay_numbers *n)
     int64_t now = r->over_ns != 0 ? r->over_ns : clock_mono_ns();
 
     *n = (struct replay_numbers){
-        .announced = r->announced, .released = r->released, .total = reel_tfs(r->reel) * r->conf.loops, .bytes = r->bytes,
+        .announced = r->announced, .released = r->released, .total = reel_tfs(r->reel) * r->conf.loops,
+        .bytes = r->bytes,
         .read_bytes = reel_read_bytes(r->reel), .rate_wanted = r->conf.rate, .skipped = reel_bad_count(r->reel),
-        .rate_achieved = r->conf.rate > 0 ? pace_achieved(&r->pace, r->announced, r->last_ns) : NAN, .sources = r->conf.sources,
-        .memory = r->arena != NULL ? arena_size(r->arena) : 0, .passes = r->conf.loops, .largest = reel_largest(r->reel),
+        .rate_achieved = r->conf.rate > 0 ? pace_achieved(&r->pace, r->announced, r->last_ns) : NAN,
+        .sources = r->conf.sources, .memory = r->arena != NULL ? arena_size(r->arena) : 0, .passes = r->conf.loops, .largest = reel_largest(r->reel),
     };
     if (r->pace.started)
         n->seconds = (double)(now - r->pace.start_ns) * 1e-9;
@@ -517,7 +534,8 @@ size_t replay_bad_count(const struct replay *r)
     return reel_bad_count(r->reel);
 }
 
-void replay_bad(const struct replay *r, size_t i, const char **path, uint64_t *offset, const char **text, uint64_t *tfs)
+void replay_bad(const struct replay *r, size_t i, const char **path, uint64_t *offset, const char **text,
+                uint64_t *tfs)
 {
     const struct reel_bad *b = reel_bad(r->reel, i);
 

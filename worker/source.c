@@ -1,8 +1,10 @@
 /* source.c - one source of a run
  *
- * From: replay.c (adds parts), sluiced (Release, Window, RunStopping).  To: sluiced (Source, Announce, EndOfStream), replay.c (freed).
- * What it holds is in hold.c; here is only who is told what on the connection at hand. Nothing is announced before SourceAccepted came on
- * this very connection, and EndOfStream goes out behind the last announcement; it is over when sluiced answered that and nothing is held.
+ * From: replay.c (adds parts), sluiced (Release, Window, RunStopping).
+ * To: sluiced (Source, Announce, EndOfStream), replay.c (freed).
+ * What it holds is in hold.c; here is only who is told what on the connection at hand. Nothing is announced before
+ * SourceAccepted came on this very connection, and EndOfStream goes out behind the last announcement; it is over when
+ * sluiced answered that and nothing is held.
  */
 #include "config.h"
 
@@ -218,8 +220,8 @@ static void on_accepted(struct source *s, const Sluice__SourceAccepted *m)
 {
     if (!m->has_key || m->key.len != RUNKEY_SIZE || (s->conf.holds && (!m->has_window || m->window == 0))) {
         struct err e;
-        err_set(&e, ERR_PROTOCOL, "sluiced accepted source %s with a key of %zu bytes (%d wanted) and a window of %u", s->name, m->key.len,
-                RUNKEY_SIZE, m->window);
+        err_set(&e, ERR_PROTOCOL, "sluiced accepted source %s with a key of %zu bytes (%d wanted) and a window of %u",
+                s->name, m->key.len, RUNKEY_SIZE, m->window);
         fail(s, &e);
         return;
     }
@@ -243,7 +245,8 @@ static void on_error(struct source *s, const Sluice__Error *m)
 {
     struct err e;
 
-    err_set(&e, m->has_code && m->code > 0 && m->code < 256 ? m->code : ERR_FAILED, "%.500s", m->text != NULL ? m->text : "refused without a reason");
+    err_set(&e, m->has_code && m->code > 0 && m->code < 256 ? m->code : ERR_FAILED, "%.500s",
+            m->text != NULL ? m->text : "refused without a reason");
     if (s->state == SOURCE_ASKED)
         fail(s, &e);
     else
@@ -274,7 +277,8 @@ static void on_release(struct source *s, const Sluice__Release *m)
     s->conf.events.changed(s->conf.arg, s);
 }
 
-static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
+static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds,
+                       unsigned n_fds)
 {
     struct source *s = arg;
 

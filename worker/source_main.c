@@ -132,7 +132,9 @@ static int parse_option(struct options *o, int key, char *text, struct err *e)
     case OPT_JSON:      o->json = true; return 0;
     case OPT_LOG:       o->log = text; return 0;
     case OPT_LOG_LEVEL:
-        return log_level_parse(text, &o->log_level) == 0 ? 0 : err_set(e, ERR_USAGE, "--log-level '%s': err, warning, info or debug is wanted", text);
+        if (log_level_parse(text, &o->log_level) == 0)
+            return 0;
+        return err_set(e, ERR_USAGE, "--log-level '%s': err, warning, info or debug is wanted", text);
     case OPT_READY_FD:
         if (str_parse_u64("--ready-fd", text, 0, 1 << 20, &number, e) < 0)
             return -1;
@@ -169,7 +171,8 @@ static void read_options(int argc, char **argv, struct options *o)
     static const struct argp argp = {
         rows, on_option, "FILE...",
         "Plays files of time-frames into a run, as if a detector sent them.\v"
-        "Files that are empty, cut short, damaged or no regular files are skipped, counted and named; then the exit status is 10.", NULL, NULL, NULL,
+        "Files that are empty, cut short, damaged or no regular files are skipped, counted and named; then the exit "
+        "status is 10.", NULL, NULL, NULL,
     };
     static const char usage[] = "usage: sluice-source replay [OPTION...] FILE...  (replay --help says more)\n";
 
@@ -225,10 +228,13 @@ static void print_progress(struct program *p)
     double rate = passed > 0 ? (double)(n.released - p->last_released) / passed : 0;
     p->last_released = n.released;
     p->last_seconds = n.seconds;
-    print_json(stderr, json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I}", "announced", (json_int_t)n.announced, "released", (json_int_t)n.released,
-                                 "total", (json_int_t)n.total, "rate", rate, "wait_input", share(n.wait[REPLAY_WAIT_INPUT], n.seconds),
-                                 "wait_buffer", share(n.wait[REPLAY_WAIT_BUFFER], n.seconds),
-                                 "wait_window", share(n.wait[REPLAY_WAIT_WORKERS], n.seconds), "skipped", (json_int_t)n.skipped), JSON_COMPACT);
+    json_t *line = json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I}", "announced", (json_int_t)n.announced,
+                             "released", (json_int_t)n.released, "total", (json_int_t)n.total, "rate", rate,
+                             "wait_input", share(n.wait[REPLAY_WAIT_INPUT], n.seconds),
+                             "wait_buffer", share(n.wait[REPLAY_WAIT_BUFFER], n.seconds),
+                             "wait_window", share(n.wait[REPLAY_WAIT_WORKERS], n.seconds),
+                             "skipped", (json_int_t)n.skipped);
+    print_json(stderr, line, JSON_COMPACT);
 }
 
 static json_t *bad_files(const struct replay *r)
@@ -252,15 +258,19 @@ static json_t *bad_files(const struct replay *r)
 
 static const char *ended_word(const struct program *p)
 {
-    return p->signal != 0 ? "interrupted" : p->why.code == ERR_CANCELLED ? "stopped" : p->why.code != ERR_NONE ? "failed" : "complete";
+    if (p->signal != 0)
+        return "interrupted";
+    return p->why.code == ERR_CANCELLED ? "stopped" : p->why.code != ERR_NONE ? "failed" : "complete";
 }
 
 static void print_summary_json(const struct program *p, const struct replay_numbers *n)
 {
     char now[CLOCK_TEXT];
-    json_t *row = json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "run", (json_int_t)p->opt.replay.run, "ended", ended_word(p),
-                            "tfs", (json_int_t)n->announced, "released", (json_int_t)n->released, "total", (json_int_t)n->total,
-                            "loops", (json_int_t)n->passes, "sources", (json_int_t)n->sources, "files", (json_int_t)p->opt.replay.n_paths);
+    json_t *row = json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "run", (json_int_t)p->opt.replay.run,
+                            "ended", ended_word(p), "tfs", (json_int_t)n->announced,
+                            "released", (json_int_t)n->released, "total", (json_int_t)n->total,
+                            "loops", (json_int_t)n->passes, "sources", (json_int_t)n->sources,
+                            "files", (json_int_t)p->opt.replay.n_paths);
 
     json_object_set_new(row, "rate_wanted", n->rate_wanted > 0 ? json_real(n->rate_wanted) : json_null());
     json_object_set_new(row, "rate_achieved", number_or_null(n->rate_achieved));
@@ -288,16 +298,19 @@ static void print_summary(const struct program *p, const struct replay_numbers *
 
     if (n->rate_wanted > 0)
         snprintf(wanted, sizeof wanted, "%.4g/s", n->rate_wanted);
-    printf("run %" PRIu64 ": %" PRIu64 " of %" PRIu64 " time-frames announced, %" PRIu64 " let go, %s%s%s\n", p->opt.replay.run, n->announced, n->total,
-           n->released, ended_word(p), p->why.code != ERR_NONE ? ": " : "", p->why.code != ERR_NONE ? p->why.text : "");
+    printf("run %" PRIu64 ": %" PRIu64 " of %" PRIu64 " time-frames announced, %" PRIu64 " let go, %s%s%s\n",
+           p->opt.replay.run, n->announced, n->total, n->released, ended_word(p), p->why.code != ERR_NONE ? ": " : "",
+           p->why.code != ERR_NONE ? p->why.text : "");
     printf("rate: %s wanted, ", wanted);
     if (isfinite(n->rate_achieved))
         printf("%.4g/s achieved; ", n->rate_achieved);
     else
         printf("- achieved; ");
-    printf("%s in %.2f s, %s/s\n", str_size_text(n->bytes, bytes), n->seconds, str_size_text((uint64_t)share((double)n->bytes, n->seconds), speed));
-    printf("waited: %.0f %% for input, %.0f %% for buffer, %.0f %% for workers\n", 100 * share(n->wait[REPLAY_WAIT_INPUT], n->seconds),
-           100 * share(n->wait[REPLAY_WAIT_BUFFER], n->seconds), 100 * share(n->wait[REPLAY_WAIT_WORKERS], n->seconds));
+    printf("%s in %.2f s, %s/s\n", str_size_text(n->bytes, bytes), n->seconds,
+           str_size_text((uint64_t)share((double)n->bytes, n->seconds), speed));
+    printf("waited: %.0f %% for input, %.0f %% for buffer, %.0f %% for workers\n",
+           100 * share(n->wait[REPLAY_WAIT_INPUT], n->seconds), 100 * share(n->wait[REPLAY_WAIT_BUFFER], n->seconds),
+           100 * share(n->wait[REPLAY_WAIT_WORKERS], n->seconds));
     if (n->skipped > 0)
         printf("skipped: %" PRIu64 " of %zu files\n", n->skipped, p->opt.replay.n_paths);
 }
@@ -345,7 +358,8 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
     }
     p->signal = w->signum;
     p->signal_ns = clock_mono_ns();
-    replay_stop(p->replay, w->signum == SIGINT ? "interrupted" : "terminated", w->signum == SIGINT ? INT_LIMIT_S : TERM_LIMIT_S);
+    replay_stop(p->replay, w->signum == SIGINT ? "interrupted" : "terminated",
+                w->signum == SIGINT ? INT_LIMIT_S : TERM_LIMIT_S);
 }
 
 static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
