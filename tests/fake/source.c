@@ -688,7 +688,7 @@ int main(int argc, char **argv)
     names = names_create(loop, &e);
     if (names == NULL)
         fake_die(&e);
-    fake_descriptors(2 * opt.count + 512);
+    fake_descriptors(opt.listen ? 8192 : opt.count + 64);
     start_ns = clock_mono_ns();
     serve_start();
     sources = mem_array(opt.count, sizeof(*sources));

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "fake.h"
+#include "fetch.h"
 #include "file.h"
 #include "log.h"
 #include "mem.h"
@@ -41,7 +42,7 @@ static struct {
     unsigned full_worker;
     uint64_t tfs;
     int      ready_fd;
-    bool     quiet;
+    bool     quiet, pull;
 } opt = { .prefix = "n", .class = "fake", .count = 1, .first = 1, .width = 3, .devices = 1, .building_limit = 3, .seconds = { 0.1 },
           .n_seconds = 1, .build_s = 0.005, .buffer = UINT64_C(1) << 30, .ready_fd = -1, .connect_s = 5 };
 
@@ -56,6 +57,8 @@ struct held {
     Sluice__Phase phase;
     bool     incomplete, failed, stalled;
     int      device;                    /* -1: none */
+    struct fetch **fetch;               /* of each part that is not here yet */
+    size_t   n_fetch, n_missing;
     ev_timer timer;
     int64_t  since, built;
 };
@@ -68,11 +71,13 @@ struct worker {
     bool     registered, added;
     uint64_t connections, reports;
     struct helds helds;
+    struct fetcher *fetcher;
     uint64_t used;
     bool     device_busy[MAX_DEVICES];
     ev_timer report;
     int64_t  reported;                  /* monotonic ns */
     double   seconds;
+    uint64_t pulled, pull_failed;
     uint64_t assigned, refused, built, done, failed, accepted, not_accepted, stale, cancelled, forgotten, tries;
     unsigned most;                      /* held at a time */
     uint64_t most_used;
@@ -81,8 +86,12 @@ struct worker {
 /* Everything that was ever assigned: the newest fence, and by how many it is held now. */
 struct seen { UT_hash_handle hh; uint64_t key[3]; uint64_t epoch; uint32_t attempt; unsigned holders; bool accepted; };
 
+/* Keys of runs, as RunOpen brought them. */
+struct key { UT_hash_handle hh; uint64_t run; uint8_t key[RUNKEY_SIZE]; };
+
 static struct ev_loop *loop;
 static struct names *names;
+static struct key *keys;
 static struct worker *workers;
 static struct seen *seen;
 static struct file_owner self;
@@ -239,11 +248,22 @@ static struct held *held_find(struct worker *w, const Sluice__Tf *tf)
 
 static void feed_devices(struct worker *w);
 
+static void fetch_none(struct held *h)
+{
+    for (size_t i = 0; i < h->n_fetch; i++)
+        if (h->fetch[i])
+            free(fetch_cancel(h->fetch[i]));
+    free(h->fetch);
+    h->fetch = NULL;
+    h->n_fetch = 0;
+}
+
 static void held_free(struct held *h)
 {
     struct worker *w = h->w;
 
     ev_timer_stop(loop, &h->timer);
+    fetch_none(h);
     if (h->device >= 0)
         w->device_busy[h->device] = false;
     w->used -= h->bytes;
@@ -378,6 +398,74 @@ static void on_built(struct ev_loop *l, ev_timer *t, int events)
     feed_devices(w);
 }
 
+/* A part's place in its TF's list: what fetch hands back. */
+struct part_ref { struct held *h; size_t i; };
+
+static void fail_early(struct held *h, const char *word, const char *text)
+{
+    Sluice__Failed m = SLUICE__FAILED__INIT;
+    Sluice__Tf tf;
+    Sluice__Fence fence;
+    struct worker *w = h->w;
+
+    name_tf(&tf, &fence, h);
+    m.tf = &tf;
+    m.fence = &fence;
+    m.word = (char *)word;
+    m.text = (char *)text;
+    w->pull_failed++;
+    tell(w, &m.base);
+    held_free(h);
+}
+
+static void on_part(void *arg, const char *why)
+{
+    struct part_ref r = *(struct part_ref *)arg;
+    struct held *h = r.h;
+
+    free(arg);
+    h->fetch[r.i] = NULL;
+    if (why) {
+        fail_early(h, strcmp(why, "StaleFence") == 0 ? "StaleFence" : "PartGone", why);
+    } else {
+        h->w->pulled++;
+        if (--h->n_missing == 0)
+            ev_timer_start(loop, &h->timer);
+    }
+}
+
+/* Pulls all parts; built when the last is here. */
+static void pull(struct held *h, const Sluice__Assign *a)
+{
+    struct key *k;
+
+    HASH_FIND(hh, keys, &h->run, sizeof(h->run), k);
+    h->n_fetch = h->n_missing = a->n_parts;
+    h->fetch = mem_array(a->n_parts, sizeof(*h->fetch));
+    for (size_t i = 0; k && i < a->n_parts; i++) {
+        struct part_ref *r = mem_zalloc(sizeof(*r));
+
+        *r = (struct part_ref){ h, i };
+        h->fetch[i] = fetch_start(h->w->fetcher, a->parts[i]->address, h->run, k->key, h->id, h->epoch, h->attempt, a->parts[i]->number, a->parts[i]->size,
+                                  on_part, r);
+    }
+}
+
+static void handle_run_open(const Sluice__RunOpen *m)
+{
+    struct key *k;
+
+    HASH_FIND(hh, keys, &m->run, sizeof(m->run), k);
+    if (m->run == 0 || m->key.len != RUNKEY_SIZE)
+        return;
+    if (k == NULL) {
+        k = mem_zalloc(sizeof(*k));
+        k->run = m->run;
+        HASH_ADD(hh, keys, run, sizeof(k->run), k);
+    }
+    memcpy(k->key, m->key.data, RUNKEY_SIZE);
+}
+
 static void refuse(struct worker *w, const Sluice__Assign *a, const char *word)
 {
     Sluice__Refused m = SLUICE__REFUSED__INIT;
@@ -422,7 +510,10 @@ static void take(struct worker *w, const Sluice__Assign *a, struct seen *s)
     w->most = n > w->most ? n : w->most;
     w->most_used = w->used > w->most_used ? w->used : w->most_used;
     ev_timer_init(&h->timer, on_built, opt.build_s, 0);
-    ev_timer_start(loop, &h->timer);
+    if (opt.pull && a->n_parts > 0)
+        pull(h, a);
+    else
+        ev_timer_start(loop, &h->timer);
     report_soon(w);
 }
 
@@ -640,6 +731,7 @@ static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, co
     (void)fds, (void)n_fds;
     switch (type) {
     case SLUICE__TYPE__REGISTERED: handle_registered(w, (const Sluice__Registered *)m); break;
+    case SLUICE__TYPE__RUN_OPEN:   handle_run_open((const Sluice__RunOpen *)m); break;
     case SLUICE__TYPE__ASSIGN:     handle_assign(w, (const Sluice__Assign *)m); break;
     case SLUICE__TYPE__VERDICT:    handle_verdict(w, (const Sluice__Verdict *)m); break;
     case SLUICE__TYPE__CANCEL:     handle_cancel(w, (const Sluice__Cancel *)m); break;
@@ -661,7 +753,7 @@ static const struct option options[] = {
     { "build-seconds", 1, NULL, 'b' }, { "buffer", 1, NULL, 'B' }, { "devices", 1, NULL, 'd' }, { "building-limit", 1, NULL, 'l' },
     { "reject", 1, NULL, 'r' }, { "fail", 1, NULL, 'f' }, { "forget", 1, NULL, 'g' }, { "stall", 1, NULL, 'S' }, { "leave", 1, NULL, 'v' },
     { "full", 1, NULL, 'F' }, { "clock-shift", 1, NULL, 'C' }, { "seconds", 1, NULL, 'e' }, { "tfs", 1, NULL, 'T' },
-    { "ready-fd", 1, NULL, 'R' }, { "quiet", 0, NULL, 'q' }, { "help", 0, NULL, 'h' }, { 0 },
+    { "ready-fd", 1, NULL, 'R' }, { "quiet", 0, NULL, 'q' }, { "pull", 0, NULL, 'P' }, { "help", 0, NULL, 'h' }, { 0 },
 };
 
 static const char usage[] =
@@ -671,6 +763,7 @@ static const char usage[] =
     "  --class C --devices N --buffer SIZE --building-limit N\n"
     "  --seconds-per-tf S[,S2...]  of a device; worker i takes the i-th, over and over\n"
     "  --build-seconds S         from Assign to Built\n"
+    "  --pull                    pull the parts from their sources first, over sockets\n"
     "  --reject K --fail K --stall K --forget K --leave K  every K-th TF of a worker: refused, failed, never finished, forgotten\n"
     "                            after Built (and reconnect), connection closed instead of an answer\n"
     "  --full I:FROM:SECONDS     worker number I reports a full buffer and refuses from FROM s after the start for SECONDS;\n"
@@ -750,6 +843,7 @@ static void parse(int argc, char **argv)
         case 'e': opt.until_s = real("--seconds", optarg, 0, 1e6); break;
         case 'T': opt.tfs = whole("--tfs", optarg, 1, UINT64_MAX); break;
         case 'R': opt.ready_fd = (int)whole("--ready-fd", optarg, 0, 1023); break;
+        case 'P': opt.pull = true; break;
         case 'q': opt.quiet = true; break;
         case 'h': fputs(usage, stdout); exit(0);
         default:  fputs(usage, stderr); exit(2);
@@ -773,6 +867,7 @@ static void worker_start(struct worker *w, unsigned i)
     w->number = opt.first + i;
     snprintf(w->name, sizeof(w->name), "%.40s%0*u", opt.prefix, (int)opt.width, w->number);
     w->seconds = opt.seconds[i % opt.n_seconds];
+    w->fetcher = fetcher_create(loop, w->name);
     TAILQ_INIT(&w->helds);
     ev_init(&w->report, on_report);
     w->link = connector_create(&conf, &e);
@@ -824,9 +919,9 @@ static void show(void)
     struct str why = { 0 };
 
     printf("{\"workers\": %u, \"seconds\": %.3f, \"assigned\": %llu, \"refused\": %llu, \"stale\": %llu, \"built\": %llu, \"done\": %llu, \"failed\": %llu, "
-           "\"accepted\": %llu, \"not_accepted\": %llu, \"cancelled\": %llu, \"forgotten\": %llu, \"held\": %u, \"tfs\": %u, \"doubles\": %llu, \"accepted_twice\": %llu, ",
+           "\"accepted\": %llu, \"not_accepted\": %llu, \"cancelled\": %llu, \"forgotten\": %llu, \"pulled\": %llu, \"pull_failed\": %llu, \"held\": %u, \"tfs\": %u, \"doubles\": %llu, \"accepted_twice\": %llu, ",
            opt.count, now_s(), TOTAL(assigned), TOTAL(refused), TOTAL(stale), TOTAL(built), TOTAL(done), TOTAL(failed), TOTAL(accepted),
-           TOTAL(not_accepted), TOTAL(cancelled), TOTAL(forgotten), count_held(), HASH_COUNT(seen), (unsigned long long)all.doubles,
+           TOTAL(not_accepted), TOTAL(cancelled), TOTAL(forgotten), TOTAL(pulled), TOTAL(pull_failed), count_held(), HASH_COUNT(seen), (unsigned long long)all.doubles,
            (unsigned long long)all.accepted_twice);
     printf("\"registered\": %u, \"most_registered\": %u, \"full_strength_s\": %.3f, \"losses\": %llu, \"back_s\": %.3f, \"most_tries_a_second\": %u, "
            "\"clock_offset_min\": %.3f, \"clock_offset_max\": %.3f, \"last_lost\": \"",
@@ -869,8 +964,10 @@ static void worker_end(struct worker *w)
     while ((h = TAILQ_FIRST(&w->helds))) {
         TAILQ_REMOVE(&w->helds, h, link);
         ev_timer_stop(loop, &h->timer);
+        fetch_none(h);
         free(h);
     }
+    fetcher_destroy(w->fetcher);
     ev_timer_stop(loop, &w->report);
 }
 
@@ -878,6 +975,7 @@ int main(int argc, char **argv)
 {
     struct err e;
     struct seen *s, *next;
+    struct key *k, *next_key;
     ev_timer check;
     ev_signal usr1;
 
@@ -888,7 +986,7 @@ int main(int argc, char **argv)
     names = names_create(loop, &e);
     if (names == NULL)
         fake_die(&e);
-    fake_descriptors(opt.count + 64);
+    fake_descriptors(opt.pull ? 8 * opt.count + 64 : opt.count + 64);
     start_ns = clock_mono_ns();
     workers = mem_array(opt.count, sizeof(*workers));
     for (unsigned i = 0; i < opt.count; i++)
@@ -904,6 +1002,10 @@ int main(int argc, char **argv)
     HASH_ITER(hh, seen, s, next) {
         HASH_DEL(seen, s);
         free(s);
+    }
+    HASH_ITER(hh, keys, k, next_key) {
+        HASH_DEL(keys, k);
+        free(k);
     }
     free(workers);
     names_destroy(names);

@@ -31,7 +31,7 @@ workers_end() {
   kill -TERM "$PID_workers"
   wait_until 10 ended "$PID_workers"
   SUMMARY=$(grep '^{' "$FARM/workers.out" | tail -n 1)
-  jq -c '.nodes |= map([.accepted, .refused])' <<<"$SUMMARY"
+  jq -c '.nodes |= map([.accepted, .refused])[:12]' <<<"$SUMMARY"
 }
 figures() { jq -er "$1" <<<"$SUMMARY"; }
 # settled: every TF of the run has its end, every credit is back, and sluiced can prove it.
@@ -123,10 +123,10 @@ settled() {
 @test "B43 a thousand workers come back after a restart: spread, within a minute, and no TF is done twice" {
   daemon
   nodes 'n[0001-1000]'
-  workers 1000 --width 4 --seconds-per-tf 2
+  workers 1000 --width 4 --seconds-per-tf 2 --pull
   run_start --sources 2
-  source_start --count 2 --hold --rate 300 --tfs "$(scaled 3000)" --size 1M
-  sleep 3
+  source_start --count 2 --hold --rate 300 --tfs "$(scaled 2000)" --size 4K --listen "unix:$FARM/source.sock"
+  wait_until 60 done_more 100
   kill -KILL "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
   sleep "$(scaled 5)"
   daemon
@@ -135,11 +135,12 @@ settled() {
   cat "$FARM/source.out"
   settled
   workers_end
-  # nobody listens for 5 s or more: limits of 0.1, 0.2, ... 5 s; in no second do all try
-  figures '.back_s > 0 and .back_s < 65 and .most_registered == 1000 and .accepted_twice == 0'
-  figures '.tries | length >= 3 and (.[2:] | max // 0) < 1500'
-  sluice run show "$RUN" --json | jq -e ".runs[0] | .done + .failed + .lost + ([.dropped[]?] | add // 0) == $(scaled 3000) and .lost == 0 and .done == $(scaled 3000)"
-  figures ".accepted == $(scaled 3000)"
+  # the mean wait between tries grows to 2.5 s: once that is so, no second sees all of them
+  figures '.back_s > 0 and .back_s < 65 and .most_registered == 1000'
+  figures '.tries | length >= 3 and (.[3:] | max // 0) < 1000'
+  # nobody was given what another one still had, or had done
+  figures '.doubles == 0 and .accepted_twice == 0 and .pull_failed == 0'
+  sluice run show "$RUN" --json | jq -e ".runs[0] | .done == $(scaled 2000) and .announced == .done and .lost == 0 and .failed == 0"
 }
 
 @test "B50 clocks that differ are measured, shown and harmless" {
