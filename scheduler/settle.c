@@ -641,6 +641,7 @@ void flow_worker_registered(struct node *node, const Sluice__Register *reg, Slui
     struct charge *c;
 
     assign_forget_node(n);
+    flow_node_changed(node);         /* the size of its buffer is known from here on, and what it holds is held against it */
     TAILQ_FOREACH(c, &n->account.charges, entry)
         c->seen = false;
     for (size_t i = 0; i < reg->n_held; i++) {
