@@ -1038,6 +1038,10 @@ static int load_run(void *arg, const struct row_run *row)
         return 0;
     }
     r->restored = true;
+    for (unsigned i = 0; i < r->n_sources; i++) {      /* they come back within the grace, or are given up */
+        r->source[i].name = mem_printf("of part %u", i);
+        r->source[i].gone_since = flow_now(w->flow);
+    }
     w->paused = r->state == SLUICE__RUN_STATE__CONFIGURING;
     if (r->state == SLUICE__RUN_STATE__STOPPING) {
         r->stop_at = flow_now(w->flow) + l->runs->d->conf->limits.grace + DATA_TIMEOUT;

@@ -192,13 +192,24 @@ static void parts_give_up(struct tf *t)
     }
 }
 
+/* After our start: a source that was there before and has not come back yet still has its time. */
+static bool awaits_return(const struct run *r)
+{
+    for (unsigned i = 0; r->restored && i < r->n_sources; i++) {
+        const struct source *s = &r->source[i];
+        if (s->generation == 0 && !s->given_up)
+            return true;
+    }
+    return false;
+}
+
 void source_tf_due(struct tf *t)
 {
     struct run *r = run_of(t->work);
     double now = flow_now(t->work->flow);
 
     if (t->state == TF_FORMING) {
-        if (r->state == SLUICE__RUN_STATE__CONFIGURING) {
+        if (r->state == SLUICE__RUN_STATE__CONFIGURING || awaits_return(r)) {
             tf_enter(t, TF_FORMING, now + limits_of(r)->part_timeout);     /* the other sources are still to come */
             return;
         }
