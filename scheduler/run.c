@@ -361,7 +361,7 @@ void run_turn(struct runs *runs)
     } else if (!ev_is_active(&runs->release_timer)) {
         TAILQ_FOREACH(r, &runs->open, entry)
             sources += r->connected;
-        ev_timer_set(&runs->release_timer, sources < 20 ? 0.002 : sources < 250 ? 0.0001 * sources : 0.025, 0.);
+        ev_timer_set(&runs->release_timer, sources < 10 ? 0.002 : sources < 250 ? 0.0002 * sources : 0.05, 0.);
         ev_timer_start(runs->d->loop, &runs->release_timer);
     }
 }
