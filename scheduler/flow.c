@@ -218,6 +218,7 @@ void flow_node_gone(struct node *n)
         }
     }
     dispatch_remove(f->dispatch, &n->load);
+    f->largest_known = false;
     HASH_DEL(f->nodes, x);
     free(x->opened);
     free(x);
@@ -263,6 +264,7 @@ void flow_node_changed(struct node *n)
         load->high_water = n->registered->high_water;
     if (n->registered && n->registered->building_limit > 0)
         load->building_limit = n->registered->building_limit;
+    f->largest_known = false;
     dispatch_changed(f->dispatch, load);
     flow_kick(f);
 }
@@ -365,13 +367,16 @@ void flow_report(struct node *n, const Sluice__Report *r)
 
 uint64_t flow_largest_buffer(struct flow *f, int pool)
 {
-    uint64_t largest = 0;
-
+    if (f->largest_known)
+        return f->largest[pool];
+    f->largest[POOL_ONLINE] = f->largest[POOL_ASYNC] = 0;
     for (struct fnode *n = f->nodes; n; n = n->hh.next) {
-        if (n->node->added && n->account.load->group == pool && n->account.load->size > largest)
-            largest = n->account.load->size;
+        const struct disp_node *l = n->account.load;
+        if (n->node->added && l->size > f->largest[l->group])
+            f->largest[l->group] = l->size;
     }
-    return largest;
+    f->largest_known = true;
+    return f->largest[pool];
 }
 
 uint64_t flow_room(struct flow *f, int pool, uint64_t bytes)

@@ -46,6 +46,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/run.c %D%/run.h \
 	%D%/runlist.c \
+	%D%/runrows.c \
 	%D%/samples.c \
 	%D%/settle.c %D%/settle.h \
 	%D%/source.c \

@@ -123,6 +123,9 @@ void run_answer(struct run *r, struct session *s, uint32_t id);      /* Runs wit
 void run_each_check(struct runs *r, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
 void run_alarms(struct runs *r, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg);
 
+/* runrows.c: answers GetRunTfs from the database, later. */
+void run_tfs_stored(struct session *s, uint32_t id, uint64_t run, uint64_t from, size_t cap);
+
 /* source.c */
 void source_tf_due(struct tf *t);
 bool source_tf_available(struct tf *t);

@@ -332,7 +332,7 @@ static void list_settled(struct run *r, uint64_t from, struct listing *l)
     free(sorted);
 }
 
-/* In flight, or settled: of those the newest SETTLED_KEPT are in memory, for the newest RUNS_DETAILED runs. */
+/* In flight, or settled: of those the newest SETTLED_KEPT are in memory, for runs since our start; when not all are, the database has them. */
 void run_tfs(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__GetRunTfs *x = m;
@@ -342,6 +342,10 @@ void run_tfs(struct session *s, uint32_t id, const void *m)
 
     if (r == NULL)
         return;
+    if (x->settled && r->done + r->failed + r->lost + tally_sum(r->dropped) > r->ring_n) {
+        run_tfs_stored(s, id, x->id, x->from, l.cap);
+        return;
+    }
     sluice__run_tfs__init(&l.answer);
     l.tf = mem_array(l.cap, sizeof(*l.tf));
     l.answer.tfs = mem_array(l.cap, sizeof(struct Sluice__RunTf *));

@@ -15,6 +15,7 @@
 #include "chan.h"
 #include "clock.h"
 #include "events.h"
+#include "helper.h"
 #include "mem.h"
 #include "move.h"
 
@@ -112,6 +113,16 @@ uint64_t history_seq(const struct history *h)
 {
     (void)h;
     return 1;
+}
+
+/* At once, instead of in a thread. */
+int helper_run(struct helper *h, void (*work)(void *arg), void (*done)(void *arg), void *arg, struct err *e)
+{
+    (void)h;
+    (void)e;
+    work(arg);
+    done(arg);
+    return 0;
 }
 
 /* ---- sessions ------------------------------------------------------------------------------- */
@@ -379,6 +390,8 @@ void world_open(void)
         fail_msg("%s", e.text);
     world.conf = conf_read(NULL, &e);
     assert_non_null(world.conf);
+    free(world.conf->state_dir);
+    world.conf->state_dir = mem_strdup(world.dir);
     world.d.conf = world.conf;
     world.d.counters = &the_counters;
     begin();

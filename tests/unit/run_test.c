@@ -1149,6 +1149,14 @@ static void a_run_that_is_over_is_remembered(void **state)
     assert_int_equal(r->done, 1);
     s = join_source(run, 0, true, 1);
     error_of(s, ERR_STATE, "is over");
+    Sluice__GetRunTfs m = SLUICE__GET_RUN_TFS__INIT;
+    m.has_id = m.has_settled = m.settled = true;
+    m.id = run;
+    run_tfs(client, 1, &m);                      /* from the database */
+    Sluice__RunTfs *l = TAKE(client, sluice__run_tfs);
+    assert_int_equal(l->n_tfs, 1);
+    assert_string_equal(l->tfs[0]->digest, "0123456789abcdef");
+    FREE(l);
     world_connect(n1, NULL, 0, NULL);
     assert_true(begin_run(1) > run);             /* numbers are not used again */
     FREE(a);
