@@ -29,6 +29,7 @@ enum kind {
     WORD,       /* char *, one of words */
     NAME,       /* char *, str_is_name */
     LISTEN,     /* char *, HOST:PORT */
+    METHOD,     /* char *, none, munge or munge:SOCKET */
     SIZE,       /* uint64_t bytes */
     COUNT,      /* uint64_t */
     UINT,       /* unsigned */
@@ -55,7 +56,7 @@ static const struct key top_keys[] = {
     { "state_dir",    PATH,   AT(conf, state_dir),    0, 0, "/var/lib/sluice" },
     { "socket",       PATH,   AT(conf, socket),       0, 0, "/run/sluice/sluiced.sock" },
     { "listen",       LISTEN, AT(conf, listen) },
-    { "auth",         WORD,   AT(conf, auth),         0, 0, "none", "none munge" },
+    { "auth",         METHOD, AT(conf, auth),         0, 0, "none" },
     { "log",          PATH,   AT(conf, log) },
     { "roots_input",  PATHS,  AT(conf, roots_input) },
     { "roots_output", PATHS,  AT(conf, roots_output) },
@@ -176,6 +177,13 @@ static int check_listen(const struct key *k, const char *text, struct err *e)
     return str_parse_u64("port in listen", colon + 1, 1, 65535, &port, e);
 }
 
+static int check_method(const struct key *k, const char *text, struct err *e)
+{
+    if (has_word("none munge", text) || (strncmp(text, "munge:/", 7) == 0 && !has_control(text)))
+        return 0;
+    return wrong(k, text, "none, munge or munge:SOCKET", e);
+}
+
 static int read_bool(const struct key *k, const char *text, bool *value, struct err *e)
 {
     if (has_word("yes true on", text))
@@ -212,6 +220,8 @@ static int read_value(const struct key *k, const char *text, void *to, struct er
         return keep_string(check_text(k, text, e), text, to);
     case LISTEN:
         return keep_string(check_listen(k, text, e), text, to);
+    case METHOD:
+        return keep_string(check_method(k, text, e), text, to);
     case NAME:
         return keep_string(str_is_name(text) ? 0 : wrong(k, text, "a name", e), text, to);
     case WORD:
@@ -241,7 +251,7 @@ static int read_value(const struct key *k, const char *text, void *to, struct er
 
 static bool is_string(enum kind kind)
 {
-    return kind == PATH || kind == TEXT || kind == WORD || kind == NAME || kind == LISTEN;
+    return kind == PATH || kind == TEXT || kind == WORD || kind == NAME || kind == LISTEN || kind == METHOD;
 }
 
 static bool is_list(enum kind kind)

@@ -49,7 +49,7 @@ struct conf {
     char  *state_dir;           /* default /var/lib/sluice */
     char  *socket;              /* default /run/sluice/sluiced.sock */
     char  *listen;              /* HOST:PORT or NULL; needs auth */
-    char  *auth;                /* "none" (Unix socket only) or "munge" */
+    char  *auth;                /* "none" (Unix socket only), "munge", or "munge:SOCKET" of a munged elsewhere */
     char  *log;                 /* file or NULL = stderr */
     char **roots_input;  unsigned n_roots_input;     /* default: any */
     char **roots_output; unsigned n_roots_output;

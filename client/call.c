@@ -145,7 +145,7 @@ static void name_place(const struct context *ctx, struct call *c)
 static int exchange(struct context *ctx, struct call *c, double limit_s, struct err *e)
 {
     struct connector_conf conf = {
-        .address = call_address(ctx), .method = ctx->tcp ? "munge" : NULL, .role = SLUICE__ROLE__CLIENT, .name = "sluice",
+        .address = call_address(ctx), .method = ctx->tcp ? ctx->method : NULL, .role = SLUICE__ROLE__CLIENT, .name = "sluice",
         .once = true, .events = { on_ready, on_message, on_lost }, .arg = c,
     };
     struct connector *connector = NULL;

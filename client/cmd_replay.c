@@ -70,7 +70,7 @@ static void argv_free(char **argv)
 /* The options that go on to the source unchanged. */
 static char **source_argv(struct context *ctx, const struct args *a, const char *program, uint64_t run)
 {
-    static const char *const pass[] = { "rate", "loop", "preread", "threads", "sources", "max-bad" };
+    static const char *const pass[] = { "rate", "loop", "preread", "threads", "sources", "max-bad", "listen" };
     char **argv = NULL, id[32];
     size_t n = 0;
 
@@ -81,6 +81,10 @@ static char **source_argv(struct context *ctx, const struct args *a, const char 
     add(&argv, &n, call_address(ctx));
     add(&argv, &n, "--run");
     add(&argv, &n, id);
+    if (ctx->tcp) {
+        add(&argv, &n, "--auth");
+        add(&argv, &n, ctx->method);
+    }
     for (size_t i = 0; i < ARRAY_LEN(pass); i++) {
         if (args_has(a, pass[i])) {
             char *option = mem_printf("--%s=%s", pass[i], args_text(a, pass[i], ""));

@@ -22,6 +22,7 @@ enum show_mode { SHOW_TABLE, SHOW_JSON, SHOW_JSONL, SHOW_PARSABLE };
 struct context {
     char *address;                  /* of sluiced: "unix:PATH" or "HOST:PORT"; NULL until call_address() looked for it */
     bool  tcp;                      /* --server was given */
+    const char *method;             /* of TCP: SLUICE_AUTH, or munge */
     enum show_mode mode;
     bool  no_header;
     const char *fields;             /* -o, or NULL */

@@ -111,6 +111,7 @@ const struct command commands[] = {
            { "verify", 0, NULL, "check every block first" },
            { "run", 0, "ID", "take part in this run instead of starting one" },
            { "max-bad", 0, "N", "give up after so many bad files" },
+           { "listen", 0, "ADDRESS", "where workers reach the source; wanted with --server" },
            { "json", 0, NULL, "the summary as one JSON document" },
            RUN_ROWS, WORKFLOW_ROWS) },
 
@@ -277,13 +278,15 @@ int main(int argc, char **argv)
 {
     static const struct argp argp = { before, on_key, "COMMAND [ARGUMENT...]", "Sluice: a batch scheduler for a farm of GPU nodes.\v ",
                                       NULL, filter_help, NULL };
-    struct context ctx = { .program = argv[0] };
+    struct context ctx = { .program = argv[0], .method = getenv("SLUICE_AUTH") };
     struct start s = { .ctx = &ctx };
     struct args a = { 0 };
     struct err e = { 0 };
     const struct command *c;
     int words, status;
 
+    if (ctx.method == NULL || ctx.method[0] == '\0')
+        ctx.method = "munge";
     argp_program_version = PACKAGE_STRING;
     argp_err_exit_status = ERR_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
