@@ -446,7 +446,7 @@ static void answer_registered(struct session *s, uint32_t id, struct node *n, co
     out.epoch = n->d->epoch;
     out.added = n->added;
     out.pool = (uint32_t)n->pool;
-    session_answer(s, id, &out.base);
+    chan_send(s->chan, id, &out.base);   /* also unasked, when it is added later */
     if (n->added)
         flow_registered_free(&out);
 }

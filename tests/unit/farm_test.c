@@ -287,6 +287,8 @@ static void unknown_node_is_held_aside_until_it_is_added(void **state)
     assert_true(n->usable);
     assert_string_equal(n->pool, "async");
     assert_int_equal(flow_double.registered, 1);
+    assert_true(((const Sluice__Registered *)w->registered)->added);    /* the worker hears of it, too */
+    assert_string_equal(((const Sluice__Settings *)w->settings)->pool, "async");
     peer_close(w);
     peer_close(p);
 }
