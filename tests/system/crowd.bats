@@ -182,3 +182,40 @@ settled() {
   [ "$(grep -c 'out of file descriptors' "$FARM/sluiced.log")" = 1 ]
   ! ended "$PID_sluiced"
 }
+
+@test "B40 damaged frames at the port of sluiced: closed with a counted reason, everything else goes on" {
+  daemon
+  nodes 'mutant,n[001-002]'
+  workers 2 --seconds-per-tf 0.01
+  run_start --sources 2
+  source_start --count 1 --first-part 1 --hold --rate 1 --tfs 1000
+  errors() { sluice metrics | sed -n 's/^sluice_events_total{event="protocol_errors"} //p'; }
+  before=$(errors)
+  run timeout 400 "$FAKES/fake-mutant" --server "unix:$SLUICE_SOCKET" --seconds "$(scaled 6)"
+  echo "$output"
+  [ "$status" -eq 0 ]
+  jq -e '.connections > 20 and .frames > 500 and .closed > 10' <<<"$output"
+  [ "$(errors)" -gt "$((before + 10))" ]
+  grep -qE 'closed: .*(UTF-8|wire type|broken|at most|unknown)' "$FARM/sluiced.log"
+  ! ended "$PID_sluiced"
+  sluice check
+  wait_until 10 is '[.nodes[] | select(.name != "mutant" and .usable)] | length' 2 sluice nodes
+}
+
+@test "B40 damaged frames to a worker from what it takes for sluiced" {
+  printf 'class mi50 {\n  devices = 1\n  shm = 16M\n  nominal_ms = 10\n}\n' >"$FARM/conf"
+  "$FAKES/fake-mutant" --listen "unix:$FARM/evil.sock" --seconds "$(scaled 8)" >"$FARM/mutant.json" 2>&1 3>&- &
+  mutant=$!
+  STARTED+=("$mutant")
+  mkdir -p "$FARM/shm" "$FARM/run"
+  sluice-worker --config "$FARM/conf" --server "unix:$FARM/evil.sock" --node n001 --class mi50 --shm-dir "$FARM/shm" --shm 16M --run-dir "$FARM/run" \
+    --log "$FARM/worker.log" >"$FARM/worker.out" 2>&1 3>&- &
+  worker=$!
+  STARTED+=("$worker")
+  wait_until $(($(scaled 8) + 20)) ended "$mutant"
+  cat "$FARM/mutant.json"
+  jq -e '.connections > 1 and .frames > 20' "$FARM/mutant.json"
+  ! ended "$worker"
+  kill -TERM "$worker"
+  wait_until 3 ended "$worker"
+}
