@@ -1,0 +1,126 @@
+#!/usr/bin/env bats
+# The worker with too little of everything: descriptors, time, memory, disk; and with a clock of its own.
+load ../lib
+
+setup() { farm_setup; }
+teardown() { farm_teardown; }
+
+# bench CLASS_LINE: sluiced by hand, whose configuration has one class "lab" and the nodes lab-[1-5].
+bench() {
+  mkdir -p "$FARM/shm"
+  cat >"$FARM/conf" <<END
+state_dir = "$FARM/state"
+class lab { $1 }
+node "lab-[1-5]" { class = "lab" pool = "online" }
+worker { shm_dir = "$FARM/shm" crash_dir = "$FARM/crash" }
+END
+  SLUICE_SOCKET=$FARM/sluiced.sock
+  start sluiced -- sluiced --config "$FARM/conf" --state "$FARM/state" --socket "$SLUICE_SOCKET" --log "$FARM/sluiced.log"
+}
+
+# worker NAME NUMBER [WRAPPER...]: node lab-NUMBER.
+worker() {
+  local name=$1 n=$2
+  shift 2
+  start "$name" "$@" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" --node "lab-$n" --run-dir "$FARM/run/$n" \
+    --log "${LOG:-$FARM/worker-$n.log}"
+}
+
+node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
+
+@test "B42 a worker with 64 descriptors does many short TFs while somebody watches; the limit is no end" {
+  bench 'devices = 2 shm = "16M"'
+  worker one 1 prlimit --nofile=64:64
+  wait_until 10 node_is lab-1 .usable true
+  id=$(sluice run start --workflow none --sources 4)
+  sluice replay "$(sample 2)" --run "$id" --loop "$(scaled 500)" --rate max --sources 4 2>"$FARM/replay.out" >&2 &
+  replay=$!
+  while kill -0 "$replay" 2>/dev/null; do sluice run show "$id" >/dev/null; sluice nodes >/dev/null; done
+  wait "$replay" || { cat "$FARM/replay.out"; false; }
+  sluice run stop "$id"
+  is '.runs[0] | [.announced, .done, .failed, .lost] | join(" ")' "$(scaled 500) $(scaled 500) 0 0" sluice run show "$id"
+  ! ended "$PID_one"
+  [ "$(ls "/proc/$PID_one/fd" | wc -l)" -lt 64 ]
+  [ "$(grep -c 'limit of descriptors' "$FARM/worker-1.log")" -le 1 ]
+  wait_until 5 node_is lab-1 '[.buffer_used, .tfs] | join(" ")' "0 0"
+}
+
+@test "B50 a worker's clock may be wrong by any amount: it is measured, shown, and decides nothing" {
+  bench 'devices = 1 shm = "8M"'
+  shift_of=([1]=-1h [2]=-5s [3]=+5s [4]=+1h [5]=+10y)
+  seconds=([1]=-3600 [2]=-5 [3]=5 [4]=3600 [5]=315360000)
+  for n in 1 2 3 4 5; do
+    # faketime is no part of the processes that the worker starts: only its own clocks are moved, the monotonic one stays
+    worker "w$n" "$n" env LD_PRELOAD="$(ls /usr/lib/*/faketime/libfaketimeMT.so.1)" FAKETIME_DONT_FAKE_MONOTONIC=1 "FAKETIME=${shift_of[n]}" \
+      ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0"
+  done
+  for n in 1 2 3 4 5; do
+    wait_until 10 node_is "lab-$n" .usable true
+    offset=$(json ".nodes[] | select(.name == \"lab-$n\") | .clock_offset" sluice nodes)
+    awk -v a="$offset" -v b="${seconds[n]}" 'BEGIN { d = a - b; exit !(d < 86500 * (b > 1e6 ? 3 : 0) + 1.5 && d > -86500 * (b > 1e6 ? 3 : 0) - 1.5) }'
+    grep -q 'clock' "$FARM/worker-$n.log"
+  done
+  id=$(sluice run start --workflow none --policy round-robin)
+  sluice replay "$(sample 2)" --run "$id" --loop 60 --rate 30 2>/dev/null >/dev/null
+  sluice run stop "$id"
+  is '.runs[0] | [.done, .failed, .lost] | join(" ")' "60 0 0" sluice run show "$id"
+  for n in 1 2 3 4 5; do
+    [ "$(json ".nodes[] | select(.name == \"lab-$n\") | .last_contact_s < 4" sluice nodes)" = true ]
+    node_is "lab-$n" .usable true
+  done
+  [ "$(json '[.runs[0].nodes[] | select(.done > 0)] | length' sluice run show "$id")" -eq 5 ]
+}
+
+@test "B52 heartbeats under load: busy processors, a saturated data path, a log that hangs: no false death, lateness is exported" {
+  bench 'devices = 1 shm = "16M"'
+  mkfifo "$FARM/log.fifo"
+  sleep 1000 <"$FARM/log.fifo" 3>&- &                        # opens it and never reads
+  STARTED+=($!)
+  LOG=$FARM/log.fifo worker one 1 nice -n 19
+  wait_until 10 node_is lab-1 .usable true
+  burners=()
+  for ((i = 0; i < 4 * $(nproc); i++)); do
+    (while :; do :; done) 3>&- &
+    burners+=($!)
+  done
+  id=$(sluice run start --workflow none --sources 2)
+  sluice replay "$(sample 2)" --run "$id" --loop 100000 --rate max --sources 2 >"$FARM/replay.out" 2>&1 &
+  replay=$!
+  end=$((SECONDS + 8 * SCALE)) worst=0 looks=0
+  while [[ $SECONDS -lt $end ]]; do
+    read -r contact silent <<<"$(sluice nodes --json | jq -r '.nodes[] | select(.name == "lab-1") | "\(.contact) \(.last_contact_s)"')"
+    [[ $contact == up || $contact == late ]]
+    worst=$(awk -v a="$worst" -v b="$silent" 'BEGIN { print (b > a) ? b : a }')
+    looks=$((looks + 1))
+  done
+  ! ended "$replay"
+  kill "${burners[@]}" "$replay"
+  wait "${burners[@]}" "$replay" || true
+  echo "$looks looks, longest silence $worst s"
+  awk -v w="$worst" 'BEGIN { exit !(w < 4) }'
+  sluice metrics | grep -E '^sluice_node_late_seconds\{.*lab-1'
+  [ "$(json '[.events[] | select(.what | test("contact"; "i")) | select((.after // "") | test("lost|down"; "i"))] | length' sluice node history lab-1)" -eq 0 ]
+  ! ended "$PID_one"
+  [ "$(json '.runs[0].done' sluice run show "$id")" -ge 1 ]
+  sluice run stop "$id" --data-timeout 2s || true
+}
+
+@test "B60 a buffer that has no room: the node is in contact, says ShmShort with the sizes, and takes no work" {
+  bench 'devices = 1 shm = "64T"'
+  worker one 1
+  wait_until 10 node_is lab-1 '[.state, .contact, .usable] | map(tostring) | join(" ")' "error up false"
+  wait_until 5 node_is lab-1 '.why | index("ShmShort") != null' true
+  [[ $(json '.nodes[] | select(.name == "lab-1") | .trouble' sluice nodes) == *"64T wanted, "*available* ]]
+  [ "$(jq -r .word "$FARM/run/1/status.json")" = ShmShort ]
+  ! ended "$PID_one"
+  [ -z "$(ls "$FARM/shm")" ]
+}
+
+@test "a reconstruction program that is not there: the device is broken and says why, the node takes no work" {
+  bench 'devices = 1 shm = "8M"'
+  start one -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" --node lab-1 --run-dir "$FARM/run/1" --reco "$FARM/nowhere" \
+    --log "$FARM/worker-1.log"
+  wait_until 20 node_is lab-1 '.devices[0].state' broken
+  [[ $(json '.nodes[] | select(.name == "lab-1") | .devices[0].why' sluice nodes) == *"cannot be run"* ]]
+  node_is lab-1 '[.state, .usable] | map(tostring) | join(" ")' "error false"
+}
