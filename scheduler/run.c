@@ -250,13 +250,13 @@ void run_drop(struct tf *t, enum outcome outcome, const char *reason, const char
     t->work->ops->settle(t, &(struct end){ .outcome = outcome, .reason = word, .text = text });
 }
 
-void run_drop_unborn(struct run *r, uint64_t id, const char *reason)
+void run_drop_unborn(struct run *r, uint64_t id, enum outcome outcome, const char *reason)
 {
     struct tf *t = tf_create(&r->work, id);
 
     t->parts = mem_zalloc(sizeof(*t->parts) + r->n_sources * sizeof(struct part));
     r->announced++;
-    run_drop(t, END_DROPPED, reason, NULL);
+    run_drop(t, outcome, reason, NULL);
 }
 
 /* ---- what a worker is told of a TF --------------------------------------------------------- */
@@ -529,6 +529,23 @@ static bool only_unpublished(const struct run *r)
     return true;
 }
 
+/* TFs that were in flight when we died and that nobody spoke of since: sources and workers that had them died too. Numbers follow each other, so
+ * that the gaps name them; there are at most as many as were in flight at the last commit. */
+static void lose_unspoken(struct run *r)
+{
+    uint64_t gap[64];
+    size_t n = 0;
+
+    for (size_t i = 1; i < r->settled.n && r->owed > 0 && n < ARRAY_LEN(gap); i++) {
+        for (uint64_t id = r->settled.at[i - 1].last + 1; id < r->settled.at[i].first && r->owed > 0 && n < ARRAY_LEN(gap); id++, r->owed--)
+            gap[n++] = id;
+    }
+    if (n == 0)
+        r->owed = 0;
+    for (size_t i = 0; i < n; i++)
+        run_drop_unborn(r, gap[i], END_LOST, "NotAnnouncedAgain");
+}
+
 static bool is_over(struct run *r)
 {
     bool ending = r->state == SLUICE__RUN_STATE__STOPPING || (r->n_ended == r->n_sources && r->state != SLUICE__RUN_STATE__CONFIGURING);
@@ -537,6 +554,10 @@ static bool is_over(struct run *r)
         return false;
     if (r->state == SLUICE__RUN_STATE__STOPPING && r->n_ended < r->n_sources && r->connected > 0 && flow_now(r->work.flow) < r->stop_at)
         return false;                /* its sources have not ended the stream yet */
+    if (r->owed > 0) {
+        lose_unspoken(r);
+        return false;                /* their ends are to be stored first */
+    }
     if (r->work.records == 0)
         return true;
     if (r->settled_since == 0)
@@ -1038,6 +1059,7 @@ static int load_run(void *arg, const struct row_run *row)
         return 0;
     }
     r->restored = true;
+    r->announced = row->announced;               /* until its settled ones are loaded */
     for (unsigned i = 0; i < r->n_sources; i++) {      /* they come back within the grace, or are given up */
         r->source[i].name = mem_printf("of part %u", i);
         r->source[i].gone_since = flow_now(w->flow);
@@ -1058,6 +1080,7 @@ static int load_details(struct loading *l)
         l->run = r;
         if (rows_load_run_tfs(l->db, r->work.id, 0, UINT32_MAX, load_tf, l, l->e) < 0)
             return -1;
+        r->owed = r->announced > r->settled.count ? r->announced - r->settled.count : 0;
         r->announced = r->settled.count;         /* what was in flight is announced again, or listed by the worker that has it */
         log_info("run %" PRIu64 ": goes on: %" PRIu64 " TFs settled before, %u results to be published", r->work.id, r->settled.count, r->work.records);
     }

@@ -66,6 +66,7 @@ struct run {
     struct idset settled;
     struct idset release;                /* to be let go by all sources */
     bool     restored;                   /* from before our start */
+    uint64_t owed;                       /* then: were in flight, and not all of them may be spoken of again */
 
     double   stop_at, cut_at;            /* flow time: data that is not there is given up; everything is. 0: not stopping */
     struct stop_ask { struct session_ref ref; struct stop_ask *next; } *asks;
@@ -112,8 +113,8 @@ struct tf *run_adopt(struct work *w, uint64_t id, uint64_t bytes);
 void run_progress(struct run *r);                /* perhaps it is ready, running, or over */
 void run_drop(struct tf *t, enum outcome outcome, const char *reason, const char *text);
 void run_release(struct run *r, uint64_t id);
-/* A TF that never became one: announced and dropped at once. */
-void run_drop_unborn(struct run *r, uint64_t id, const char *reason);
+/* A TF that never became one: announced and settled at once. */
+void run_drop_unborn(struct run *r, uint64_t id, enum outcome outcome, const char *reason);
 struct share *run_share(struct run *r, const char *node);
 double run_stalled(const struct run *r, double now);         /* s of being full without anything coming back */
 /* The folder asked for, or the default. NULL: refused. The caller frees. */

@@ -254,7 +254,7 @@ static struct tf *tf_announced(struct run *r, struct source *s, uint64_t id)
     if (t)
         return t;
     if (is_queue_full(r)) {
-        run_drop_unborn(r, id, "QueueFull");
+        run_drop_unborn(r, id, END_DROPPED, "QueueFull");
         return NULL;
     }
     t = tf_make(r, id);

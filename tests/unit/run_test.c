@@ -1128,6 +1128,45 @@ static void a_pulled_tf_waits_for_its_worker_no_longer_than_the_grace(void **sta
     FREE(b);
 }
 
+static void tfs_that_died_with_everybody_who_knew_them_are_lost_by_name(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__Assign *a;
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 8, 100, 0, 8);
+    world_turn();
+    while ((a = assigned_somewhere(&n))) {       /* all but 2 and 5 are done */
+        if (a->tf->id != 2 && a->tf->id != 5) {
+            answer_built(n, a);
+            answer_done(n, a, false);
+        }
+        FREE(a);
+        world_turn();
+    }
+    assert_int_equal(the_run(run)->done, 6);
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    s = join_source(run, 0, true, 2);            /* a new process, which knows of neither */
+    announce(s, run, 8, 1, 100, 256, 9);
+    end_stream(s, run, 9);
+    world_turn();
+    a = assigned(n1);
+    assert_non_null(a);
+    answer_done(n1, a, false);
+    FREE(a);
+    world_pass(1);
+    struct run *r = the_run(run);
+    assert_int_equal(r->state, SLUICE__RUN_STATE__RUN_DONE);
+    assert_int_equal(r->announced, 9);
+    assert_int_equal(r->done, 7);
+    assert_int_equal(r->lost, 2);
+    assert_true(idset_has(&r->settled, 2) && idset_has(&r->settled, 5));
+}
+
 static void a_run_that_is_over_is_remembered(void **state)
 {
     uint64_t run = begin_run(1);
@@ -1253,6 +1292,7 @@ int main(void)
         WITH_WORLD(a_stop_waits_for_what_is_on_its_way),
         WITH_WORLD(a_restart_in_mid_run_loses_nothing),
         WITH_WORLD(a_pulled_tf_waits_for_its_worker_no_longer_than_the_grace),
+        WITH_WORLD(tfs_that_died_with_everybody_who_knew_them_are_lost_by_name),
         WITH_WORLD(a_run_that_is_over_is_remembered),
         WITH_WORLD(listings_say_where_each_tf_is),
     };
