@@ -243,10 +243,10 @@ static bool writer_ended(void)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec++;
     while (!log_.done)
-        if (pthread_cond_timedwait(&log_.idle, &log_.lock, &until) != 0)
+        if (pthread_cond_clockwait(&log_.idle, &log_.lock, CLOCK_MONOTONIC, &until) != 0)
             break;
     return log_.done;
 }

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 static const struct column columns[] = { { "node" }, { "code" }, { "id" }, { "text" }, { 0 } };
-static const struct listing listing = { "results", columns, "node,code,id,text" };
+static const struct listing listing = { "results", columns, "node,code,id,text",
+                                        &sluice__node_result__descriptor };
 
 static void print_results(const Sluice__Changed *c)
 {

@@ -15,7 +15,8 @@ static const struct column columns[] = {
     { "id" }, { "time", NULL, AS_TIME }, { "node" }, { "device" }, { "run" }, { "job" }, { "tf" }, { "attempt" }, { "word" }, { "workflow" },
     { "bytes", NULL, AS_SIZE }, { "folder" }, { "text" }, { 0 },
 };
-static const struct listing listing = { "crashes", columns, "id,time,node,run,job,tf,attempt,word,bytes,folder" };
+static const struct listing listing = { "crashes", columns, "id,time,node,run,job,tf,attempt,word,bytes,folder",
+                                        &sluice__crash__descriptor };
 
 static int show_crashes(struct context *ctx, const uint64_t *id, struct err *e)
 {

@@ -21,13 +21,15 @@ static const struct column columns[] = {
     { "cancelled" }, { "submitted", NULL, AS_TIME }, { "ended", NULL, AS_TIME }, { "workflow" }, { "backends" }, { "output" }, { "why" }, { "retried" },
     { "failures", NULL, AS_COUNTERS }, { "skipped_files" }, { "attempts" }, { 0 },
 };
-static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,skipped,submitted,why" };
+static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,skipped,submitted,why",
+                                        &sluice__job__descriptor };
 
 static const struct column task_columns[] = {
     { "id" }, { "state" }, { "node" }, { "attempt" }, { "code" }, { "text" }, { "input" }, { "output" }, { "digest" },
     { "seconds", NULL, AS_SECONDS }, { 0 },
 };
-static const struct listing tasks = { "tasks", task_columns, "id,state,node,attempt,code,seconds,digest,input,text" };
+static const struct listing tasks = { "tasks", task_columns, "id,state,node,attempt,code,seconds,digest,input,text",
+                                        &sluice__task__descriptor };
 
 /* --- the list, one of them ------------------------------------------------------------------ */
 

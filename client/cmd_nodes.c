@@ -67,7 +67,8 @@ static const struct column columns[] = {
     { "seconds_per_tf", NULL, AS_SECONDS }, { "last_contact_s", NULL, AS_SECONDS }, { "clock_offset", NULL, AS_SECONDS },
     { "nice_wanted" }, { "nice_actual" }, { "marks", "marks.reason" }, { 0 },
 };
-static const struct listing listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason" };
+static const struct listing listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason",
+                                        &sluice__node__descriptor };
 
 static const char long_columns[] = "name,pool,state,contact,kind,devices,size,fill,tfs,building,queued,processing,delivering,done,failed,refused,per_tf,"
                                    "last_contact,reason";
@@ -270,7 +271,8 @@ int cmd_node_show(struct context *ctx, const struct args *a, struct err *e)
 static const struct column event_columns[] = {
     { "seq" }, { "time", NULL, AS_TIME }, { "node" }, { "who" }, { "what" }, { "before" }, { "after" }, { "reason" }, { 0 },
 };
-static const struct listing events = { "events", event_columns, "seq,time,node,who,what,before,after,reason" };
+static const struct listing events = { "events", event_columns, "seq,time,node,who,what,before,after,reason",
+                                        &sluice__event__descriptor };
 
 /* A time, or how long ago. */
 static int parse_since(const struct args *a, Sluice__GetHistory *q, struct err *e)

@@ -391,6 +391,17 @@ static int conclude(const struct args *a, struct talk *t, int status, const Slui
     return status;
 }
 
+/* What belongs to the start of a run says nothing about one that is on. */
+static int check_run_options(const struct args *a, struct err *e)
+{
+    static const char *const of_start[] = { "name", "min-nodes", "in-flight", "keep", "incomplete", "policy", "output", "workflow", "backend", "set" };
+
+    for (size_t i = 0; args_has(a, "run") && i < ARRAY_LEN(of_start); i++)
+        if (args_has(a, of_start[i]))
+            return err_set(e, ERR_USAGE, "--%s is for a run that is started, and --run names one that is on", of_start[i]);
+    return 0;
+}
+
 int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
 {
     struct talk t = { 0 };
@@ -400,6 +411,8 @@ int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
     uint64_t run = 0;
     int status;
 
+    if (check_run_options(a, e) < 0)
+        return -1;
     if (own ? start_run(ctx, a, &run, e) < 0 : args_id("run", args_text(a, "run", ""), &run, e) < 0)
         return -1;
     status = play(ctx, a, run, &t, e);

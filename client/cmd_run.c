@@ -37,13 +37,15 @@ static const struct column columns[] = {
     { "reasons", "dropped", AS_COUNTERS }, { "failures", NULL, AS_COUNTERS }, { "stalled", "stalled_s", AS_SECONDS },
     { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" }, { 0 },
 };
-static const struct listing listing = { "runs", columns, "id,name,state,workflow,policy,announced,done,failed,dropped,lost,in_flight,queued,started" };
+static const struct listing listing = { "runs", columns, "id,name,state,workflow,policy,announced,done,failed,dropped,lost,in_flight,queued,started",
+                                        &sluice__run__descriptor };
 
 static const struct column tf_columns[] = {
     { "id" }, { "state" }, { "node" }, { "device" }, { "attempt" }, { "seconds", NULL, AS_SECONDS }, { "bytes", NULL, AS_SIZE }, { "parts" },
     { "incomplete" }, { "digest" }, { "reason" }, { 0 },
 };
-static const struct listing tfs = { "tfs", tf_columns, "id,state,node,attempt,seconds,bytes,digest,reason" };
+static const struct listing tfs = { "tfs", tf_columns, "id,state,node,attempt,seconds,bytes,digest,reason",
+                                        &sluice__run_tf__descriptor };
 
 /* --- start ---------------------------------------------------------------------------------- */
 

@@ -56,7 +56,8 @@ static const struct column status_columns[] = {
     { "counters", NULL, AS_COUNTERS }, { "pools", "pools.name" }, { "alarms", "alarms.word" },
     { "runs", NULL, AS_COUNT }, { "jobs", NULL, AS_COUNT }, { "moves", NULL, AS_COUNT }, { 0 },
 };
-static const struct listing status_listing = { "status", status_columns, "software,epoch,state,pid,marks,alarms,runs,jobs,moves" };
+static const struct listing status_listing = { "status", status_columns, "software,epoch,state,pid,marks,alarms,runs,jobs,moves",
+                                        &sluice__status__descriptor };
 
 static void print_escaped(const char *before, const char *text)
 {
@@ -160,7 +161,8 @@ int cmd_metrics(struct context *ctx, const struct args *a, struct err *e)
 }
 
 static const struct column check_columns[] = { { "name" }, { "ok" }, { "text" }, { 0 } };
-static const struct listing check_listing = { "checks", check_columns, "name,ok,text" };
+static const struct listing check_listing = { "checks", check_columns, "name,ok,text",
+                                        &sluice__check_line__descriptor };
 
 int cmd_check(struct context *ctx, const struct args *a, struct err *e)
 {

@@ -264,6 +264,13 @@ static int unknown_column(const struct listing *l, const char *name, struct err 
     return -1;
 }
 
+static bool is_field(const struct listing *l, const char *name, const json_t *first)
+{
+    if (l->element != NULL)
+        return protobuf_c_message_descriptor_get_field_by_name(l->element, name) != NULL;
+    return json_object_get(first, name) != NULL;
+}
+
 /* Takes the list of names apart. A name that is no column must be a field of the objects. */
 static int choose(const struct listing *l, const char *names, const json_t *objects, struct chosen **out, size_t *n, struct err *e)
 {
@@ -278,7 +285,7 @@ static int choose(const struct listing *l, const char *names, const json_t *obje
         struct chosen one = { .name = mem_strdup(name) };
 
         one.c = known != NULL ? *known : (struct column){ .name = one.name };
-        if (known == NULL && (name[0] == '\0' || (first != NULL && json_object_get(first, name) == NULL) || first == NULL))
+        if (known == NULL && !is_field(l, name, first))
             r = unknown_column(l, name, e);
         *out = mem_grow(*out, *n + 1, sizeof(**out));
         (*out)[(*n)++] = one;

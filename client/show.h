@@ -7,6 +7,7 @@
 #define SLUICE_SHOW_H
 
 #include <jansson.h>
+#include <protobuf-c/protobuf-c.h>
 #include "command.h"
 #include "err.h"
 
@@ -32,6 +33,7 @@ struct listing {
     const char *plural;         /* name of the document and of its list */
     const struct column *columns;       /* ends without name; other fields of the objects can be asked for by their names too */
     const char *usual;          /* the columns shown without -o */
+    const ProtobufCMessageDescriptor *element;      /* what the objects were, NULL: made here */
 };
 
 /* Shows the objects (takes the reference). seq: the number of the last event, or -1. 0 or -1. usual: other columns than

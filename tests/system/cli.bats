@@ -120,6 +120,9 @@ job tfs 1 --state tired
 crash purge
 crash purge 1 --all
 logs
+replay --run 1 --workflow none x
+replay --run 0 x
+replay
 up --nodes mi50
 up --nodes mi50:0
 up --shm 64MB
