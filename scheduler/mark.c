@@ -54,11 +54,6 @@ unsigned marks_not_stored(const struct marks *m)
 
 /* ---- one mark ---- */
 
-static bool is_offence(const char *class, bool block)
-{
-    return block && strcmp(class, "ops") != 0;
-}
-
 static void mark_link(struct node *n, struct mark *m)
 {
     struct marks *all = n->d->marks;
@@ -103,7 +98,7 @@ void mark_restore(struct node *n, const struct row_mark *row)
 {
     bool block = row->severity == NULL || strcmp(row->severity, "info") != 0;
 
-    n->marks_ever += is_offence(row->class == NULL ? "hw" : row->class, block);
+    n->marks_ever += block;
     if (row->part != NULL && strcmp(row->part, "node") != 0)
         node_see_part(n, row->part);
     if (row->cleared == 0)
@@ -218,7 +213,7 @@ static struct mark *mark_set(struct change *c, struct batch *b, struct node *n, 
     row.node = n->name;
     row.created = clock_wall_ns();
     m = mark_create(&row);
-    n->marks_ever += is_offence(m->class, m->block);
+    n->marks_ever += m->block;
     mark_link(n, m);
     row = mark_row(n, m);
     change_mark(c, &row);

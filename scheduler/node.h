@@ -47,7 +47,7 @@ struct node {
     int   pool, wanted_pool;
     int64_t added_at;
     struct mark_list marks;            /* open ones */
-    unsigned marks_ever;
+    unsigned marks_ever;               /* blocking ones, open or cleared */
     struct move *move;                 /* the open one, or NULL */
     uint64_t shm_wanted; int nice_wanted;
 

@@ -140,6 +140,16 @@ static const struct row *row_find(unsigned type)
     return NULL;
 }
 
+bool session_takes(unsigned type, Sluice__Role role, enum right *right)
+{
+    const struct row *row = row_find(type);
+
+    if (row == NULL || (row->from & (1u << role)) == 0)
+        return false;
+    *right = row->right;
+    return true;
+}
+
 /* ---- one session ---- */
 
 static double now_s(void)

@@ -45,7 +45,9 @@ struct session *session_find(struct session_ref r);                     /* NULL:
 /* "NAME (uid 1000)": the author of a change, for history. Returns out. */
 const char *session_author(const struct session *s, char out[96]);
 
-/* Every module that takes messages has rows like these in session.c's table. right: what a client needs. */
+/* Every module that takes messages has a row in session.c's table. */
 typedef void (*session_handler)(struct session *s, uint32_t id, const void *message);
+/* The table, for tests: whether that role may send the type, and what right a client needs for it. */
+bool session_takes(unsigned type, Sluice__Role role, enum right *right);
 
 #endif

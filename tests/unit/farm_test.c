@@ -755,6 +755,39 @@ static void questions_of_all_kinds_are_answered(void **state)
     peer_close(p);
 }
 
+/* Whatever proto/frame.c lets a peer send to a daemon has a row in the table of sessions, but for what is not meant for sluiced; every change wants more than reading. */
+static void every_message_has_its_row(void **state)
+{
+    static const Sluice__Role roles[] = { SLUICE__ROLE__CLIENT, SLUICE__ROLE__WORKER, SLUICE__ROLE__SOURCE_ROLE };
+    static const unsigned reads[] = {
+        SLUICE__TYPE__GET_STATUS, SLUICE__TYPE__GET_NODES, SLUICE__TYPE__GET_HISTORY, SLUICE__TYPE__GET_MOVES, SLUICE__TYPE__GET_RUNS, SLUICE__TYPE__GET_RUN_TFS,
+        SLUICE__TYPE__GET_JOBS, SLUICE__TYPE__GET_TASKS, SLUICE__TYPE__GET_CRASHES, SLUICE__TYPE__GET_SHM, SLUICE__TYPE__GET_CONFIG, SLUICE__TYPE__GET_SAMPLES,
+        SLUICE__TYPE__GET_METRICS, SLUICE__TYPE__GET_CHECK, SLUICE__TYPE__WAIT,
+    };
+    size_t n;
+    const struct frame_type *types = frame_types(&n);
+
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        unsigned type = types[i].type;
+        bool is_read = false;
+
+        if (type < SLUICE__TYPE__REGISTER || (type >= SLUICE__TYPE__PULL_HELLO && type <= SLUICE__TYPE__RECO_WORKFLOW))
+            continue;                                    /* the handshake; between worker, source and reconstruction */
+        for (size_t r = 0; r < ARRAY_LEN(reads); r++)
+            is_read |= reads[r] == type;
+        for (size_t r = 0; r < ARRAY_LEN(roles); r++) {
+            enum right right = RIGHT_NONE;
+            bool may = (types[i].from & (1u << roles[r])) != 0;
+
+            if (session_takes(type, roles[r], &right) != may)
+                fail_msg("%s from role %d: the frame says %d", types[i].name, (int)roles[r], may);
+            if (may && roles[r] == SLUICE__ROLE__CLIENT && (right <= RIGHT_READ) != is_read)
+                fail_msg("%s: right %d", types[i].name, (int)right);
+        }
+    }
+}
+
 /* ---- restart ---- */
 
 /* B01, B07: the clean half; the killed half is farm_restart_test. */
@@ -838,6 +871,7 @@ int main(void)
         CASE(move_names_the_bad_name_and_changes_nothing),
         CASE(node_moves_there_and_back_many_times),
         CASE(right_decides_and_refusals_are_counted),
+        cmocka_unit_test(every_message_has_its_row),
         CASE(questions_of_all_kinds_are_answered),
         CASE(marks_moves_and_pools_outlive_a_restart),
         CASE(configuration_is_taken_whole_or_not_at_all),
