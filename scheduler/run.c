@@ -554,6 +554,11 @@ static bool is_over(struct run *r)
         return false;
     if (r->state == SLUICE__RUN_STATE__STOPPING && r->n_ended < r->n_sources && r->connected > 0 && flow_now(r->work.flow) < r->stop_at)
         return false;                /* its sources have not ended the stream yet */
+    double patience = r->restored_at + r->runs->d->conf->limits.grace;
+    if (r->state == SLUICE__RUN_STATE__STOPPING && r->cut_at < patience)
+        patience = r->cut_at;
+    if (r->restored && flow_now(r->work.flow) < patience && (r->unheard > 0 || source_awaits_return(r)))
+        return false;                /* who had them before our start is still to come */
     if (r->owed > 0) {
         lose_unspoken(r);
         return false;                /* their ends are to be stored first */
@@ -1081,6 +1086,8 @@ static int load_details(struct loading *l)
         if (rows_load_run_tfs(l->db, r->work.id, 0, UINT32_MAX, load_tf, l, l->e) < 0)
             return -1;
         r->owed = r->announced > r->settled.count ? r->announced - r->settled.count : 0;
+        r->unheard = r->owed;
+        r->restored_at = flow_now(r->work.flow);
         r->announced = r->settled.count;         /* what was in flight is announced again, or listed by the worker that has it */
         log_info("run %" PRIu64 ": goes on: %" PRIu64 " TFs settled before, %u results to be published", r->work.id, r->settled.count, r->work.records);
     }

@@ -67,6 +67,8 @@ struct run {
     struct idset release;                /* to be let go by all sources */
     bool     restored;                   /* from before our start */
     uint64_t owed;                       /* then: were in flight, and not all of them may be spoken of again */
+    uint64_t unheard;                    /* of those, not yet heard of since our start; waited for within the grace */
+    double   restored_at;                /* flow time */
 
     double   stop_at, cut_at;            /* flow time: data that is not there is given up; everything is. 0: not stopping */
     struct stop_ask { struct session_ref ref; struct stop_ask *next; } *asks;
@@ -132,6 +134,8 @@ void source_tf_due(struct tf *t);
 bool source_tf_available(struct tf *t);
 void source_free_parts(struct tf *t);
 void source_detach(struct run *r);               /* the run is over: sources' sessions forget it */
+/* After our start: a source that was there before has not come back, and still has its time. */
+bool source_awaits_return(const struct run *r);
 void source_flush(struct runs *r);               /* Release and Window to those for whom there is something */
 void source_tick(struct run *r, double now);
 uint32_t source_window(const struct run *r);

@@ -37,6 +37,7 @@ static struct tf *tf_make(struct run *r, uint64_t id)
 
     t->parts = mem_zalloc(sizeof(*t->parts) + r->n_sources * sizeof(struct part));
     r->announced++;
+    r->unheard -= r->unheard > 0;
     return t;
 }
 
@@ -193,7 +194,7 @@ static void parts_give_up(struct tf *t)
 }
 
 /* After our start: a source that was there before and has not come back yet still has its time. */
-static bool awaits_return(const struct run *r)
+bool source_awaits_return(const struct run *r)
 {
     for (unsigned i = 0; r->restored && i < r->n_sources; i++) {
         const struct source *s = &r->source[i];
@@ -209,7 +210,7 @@ void source_tf_due(struct tf *t)
     double now = flow_now(t->work->flow);
 
     if (t->state == TF_FORMING) {
-        if (r->state == SLUICE__RUN_STATE__CONFIGURING || awaits_return(r)) {
+        if (r->state == SLUICE__RUN_STATE__CONFIGURING || source_awaits_return(r)) {
             tf_enter(t, TF_FORMING, now + limits_of(r)->part_timeout);     /* the other sources are still to come */
             return;
         }
@@ -471,7 +472,8 @@ static int source_check(struct runs *runs, const Sluice__Source *m, struct run *
     if (strlen(m->name) > 63 || strlen(m->address) > 4096)
         return err_set(e, ERR_PROTOCOL, "the source's name or address is too long");
     const struct source *s = &r->source[m->part];
-    if (r->state == SLUICE__RUN_STATE__STOPPING && (s->name == NULL || strcmp(s->name, m->name) != 0))
+    bool came_before = r->restored && s->generation == 0;        /* perhaps: nobody knows any more who it was */
+    if (r->state == SLUICE__RUN_STATE__STOPPING && !came_before && (s->name == NULL || strcmp(s->name, m->name) != 0))
         return err_set(e, ERR_STATE, "run %" PRIu64 " is stopping", m->run);
     *found = r;
     return 0;
