@@ -100,6 +100,7 @@ static const struct key limits_keys[] = {
     { "process_timeout", REAL,  AT(conf_limits, process_timeout), 0.01, 86400, "120" },
     { "deliver_timeout", REAL,  AT(conf_limits, deliver_timeout), 0.01, 86400, "60" },
     { "contact_timeout", REAL,  AT(conf_limits, contact_timeout), 0.1, 3600, "4" },
+    { "lock_timeout",    REAL,  AT(conf_limits, lock_timeout), 0.1, 3600, "35" },
     { "grace",           REAL,  AT(conf_limits, grace),           0, 3600, "10" },
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };

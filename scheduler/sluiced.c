@@ -111,6 +111,7 @@ static int start_threads(struct starting *s, struct err *e)
     d->writer = writer_create(d->loop, db, e);
     if (d->writer == NULL)
         return -1;
+    writer_set_lock_limit(d->writer, d->conf->limits.lock_timeout);
     d->helper = helper_create(d->loop, e);
     return d->helper == NULL ? -1 : 0;
 }
@@ -288,6 +289,7 @@ static void reload_taken(struct sluiced *d, struct reload *r)
     r->conf = NULL;
     r->rights = NULL;
     d->reload_failed = 0;
+    writer_set_lock_limit(d->writer, d->conf->limits.lock_timeout);
     log_info("configuration: read again from %s", d->conf->path == NULL ? "nowhere: defaults" : d->conf->path);
     history_note(d, NULL, "sluiced", "configuration read", "", "", d->conf->path);
     roster_take_conf(d);

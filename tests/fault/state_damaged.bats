@@ -1,0 +1,116 @@
+#!/usr/bin/env bats
+# A damaged state: sluiced says so within seconds and names what to do; --recover brings the marks back.
+load ../lib
+load ../rig
+
+setup() { rig_setup; }
+teardown() { farm_teardown; }
+
+# flip N [FIRST LAST]: N bytes of the database get another value, at random places; prints the seed.
+flip() { perl -e '
+  my ($file, $n, $seed) = @ARGV; srand($seed); print "seed $seed\n";
+  open(my $f, "+<:raw", $file) or die; my $size = -s $file;
+  for (1 .. $n) { my $at = int(rand($size)); seek($f, $at, 0); read($f, my $c, 1); seek($f, $at, 0); print $f chr(ord($c) ^ (1 + int(rand(255)))); }
+  close($f) or die;' "$FARM/state/state.db" "$1" "${SLUICE_SEED:-$RANDOM$RANDOM}"; }
+
+# filled_state: marks on many nodes, pools moved, a run with time-frames; then an end in order. It is kept for the next damage.
+filled_state() {
+  daemon
+  nodes_add 'n[001-040]'
+  local i
+  for i in {1..12}; do sluice mark "n[001-0$((10 + i))]" "reason $i"; done >/dev/null
+  sluice move n040 --to async --when now --wait --timeout 20s
+  workers 2 --seconds-per-tf 0.001 --first 38
+  run_start --sources 1
+  "$FAKES/fake-source" --server "unix:$SLUICE_SOCKET" --run "$RUN" --count 1 --hold --rate 2000 --tfs 2000 --size 1K --quiet >/dev/null
+  sluice run stop "$RUN"
+  sluice nodes --json | jq -c '[.nodes[] | .name as $n | .marks[] | [$n, .reason, .owner, .severity]] | sort' >"$FARM/marks"
+  [ "$(jq length "$FARM/marks")" = 198 ]
+  kill -TERM "$PID_workers" "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
+  cp -a "$FARM/state" "$FARM/good"
+}
+fresh() { rm -rf "$FARM/state"; cp -a "$FARM/good" "$FARM/state"; }
+# starts_not WORDS...: it ends within 10 s, in error, with one sentence that has the words.
+starts_not() {
+  local word
+  run timeout 10 sluiced --config "$FARM/conf" --state "$FARM/state" --socket "$SLUICE_SOCKET"
+  echo "$output"
+  [[ $status -ne 0 && $status -ne 124 ]] || return 1
+  for word; do [[ $output == *"$word"* ]] || { echo "no word of $word"; return 1; }; done
+}
+recovers() { run timeout 30 sluiced --config "$FARM/conf" --state "$FARM/state" --recover; echo "$output"; [ "$status" -eq 0 ]; ls "$FARM"/state/state.db.corrupt-* >/dev/null; }
+# marks_lost: how many of them are not there any more. None may be there that was not.
+marks_lost() {
+  daemon
+  sluice nodes --json | jq -c '[.nodes[] | .name as $n | .marks[] | [$n, .reason, .owner, .severity]] | sort' >"$FARM/there"
+  sluice check
+  kill -TERM "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
+  jq -es '(.[1] - .[0]) == []' "$FARM/marks" "$FARM/there" >/dev/null || { echo "marks that nobody made"; return 1; }
+  LOST=$(jq -s '.[0] - .[1] | length' "$FARM/marks" "$FARM/there")
+  echo "$LOST of 198 marks lost"
+}
+
+@test "B38 100 random bytes flipped: no start, in seconds, with the command that recovers; it works, and the marks are there" {
+  filled_state
+  for ((i = 0; i < $(scaled 3); i++)); do
+    fresh
+    flip 100
+    starts_not "sluiced --state $FARM/state --recover" damaged
+    cmp -s "$FARM/good/state.db" "$FARM/state/state.db" && false
+    recovers
+    marks_lost
+    # a byte in a mark's own cell costs that mark, and it is said; the others are there
+    [ "$LOST" -le 40 ]
+  done
+}
+
+@test "B38 damage beside the marks costs none of them" {
+  filled_state
+  page=$(sqlite3 "$FARM/state/state.db" 'PRAGMA page_size')
+  # every page of what time-frames left behind, and the header of the file
+  sqlite3 "$FARM/state/state.db" "SELECT pageno FROM dbstat WHERE name = 'run_tf'" >"$FARM/pages" 2>/dev/null || root=1
+  if [ ! -s "$FARM/pages" ]; then sqlite3 "$FARM/state/state.db" "SELECT rootpage FROM sqlite_schema WHERE name = 'run_tf'" >"$FARM/pages"; fi
+  rm -f "$FARM/state/state.db-wal" "$FARM/state/state.db-shm"
+  while read -r p; do
+    dd if=/dev/urandom of="$FARM/state/state.db" bs=1 seek=$(((p - 1) * page)) count=60 conv=notrunc status=none
+  done <"$FARM/pages"
+  starts_not --recover damaged
+  recovers
+  marks_lost
+  [ "$LOST" -eq 0 ]
+}
+
+@test "B38 a file cut short, an empty one, none at all, garbage: refused, never an empty start" {
+  filled_state
+  truncate -s "$(($(stat -c %s "$FARM/state/state.db") / 2))" "$FARM/state/state.db"
+  starts_not --recover damaged
+  recovers
+  marks_lost
+  fresh; : >"$FARM/state/state.db"
+  starts_not --re
+  fresh; rm "$FARM/state/state.db"
+  starts_not --restore gone
+  fresh; head -c 100000 /dev/urandom >"$FARM/state/state.db"
+  starts_not --re
+  # a good backup in its place
+  fresh; : >"$FARM/state/state.db"
+  cp "$FARM/good/state.db" "$FARM/backup.db"
+  timeout 30 sluiced --config "$FARM/conf" --state "$FARM/state" --restore "$FARM/backup.db"
+  marks_lost
+  [ "$LOST" -eq 0 ]
+}
+
+@test "B38 a newer schema is refused with both versions, by --recover too, and left as it is" {
+  filled_state
+  have=$(sqlite3 "$FARM/state/state.db" 'PRAGMA user_version')
+  sqlite3 "$FARM/state/state.db" 'PRAGMA user_version = 99'
+  sum=$(sha256sum <"$FARM/state/state.db")
+  starts_not 99 " $have" newer
+  run timeout 10 sluiced --config "$FARM/conf" --state "$FARM/state" --recover
+  [ "$status" -ne 0 ]
+  [[ $output == *99* ]]
+  [ "$(sha256sum <"$FARM/state/state.db")" = "$sum" ]
+  sqlite3 "$FARM/state/state.db" "PRAGMA user_version = $have"
+  marks_lost
+  [ "$LOST" -eq 0 ]
+}
