@@ -111,6 +111,18 @@ static size_t utf8_char(const unsigned char *p, size_t n, uint32_t *rune)
     return len;
 }
 
+void str_mend(char *text, size_t n)
+{
+    for (size_t i = 0; i < n; ) {
+        uint32_t rune = 0;
+        size_t len = utf8_char((unsigned char *)text + i, n - i, &rune);
+
+        if (len == 0 || rune == 0)
+            text[i] = '?';
+        i += len == 0 ? 1 : len;
+    }
+}
+
 /* Characters that drive a terminal or turn the line about: C0, DEL, C1, line and bidi controls. */
 static bool is_control(uint32_t r)
 {

@@ -17,6 +17,8 @@ char *str_take(struct str *s);                      /* the text, now the caller'
 void  str_free(struct str *s);
 const char *str_text(const struct str *s);          /* never NULL */
 
+/* What is no UTF-8 in the n bytes, and every NUL, becomes '?'. */
+void str_mend(char *text, size_t n);
 /* Appends text as it may be shown on a terminal or in a log: control characters, DEL, and bytes that are not valid UTF-8
  * as \n \t \\ or \xNN. Nothing raw from outside ever reaches a terminal. */
 void str_escape(struct str *s, const char *text, size_t n);

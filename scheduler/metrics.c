@@ -64,6 +64,14 @@ static double m_stalled(const struct scrape *s) { return farm_stalled_s(s->d->fa
 
 /* ---- series ---- */
 
+static void connections(const struct scrape *s, const char *name)
+{
+    struct listener_stats st = sessions_stats(s->d->sessions);
+
+    str_addf(s->out, "%s{end=\"accepted\"} %" PRIu64 "\n%s{end=\"refused\"} %" PRIu64 "\n", name, st.accepted, name, st.refused);
+    str_addf(s->out, "%s{end=\"silent\"} %" PRIu64 "\n%s{end=\"malformed\"} %" PRIu64 "\n", name, st.timed_out, name, st.bad);
+}
+
 static void pool_nodes(const struct scrape *s, const char *name)
 {
     for (int p = 0; p < 2; p++)
@@ -214,6 +222,7 @@ static const struct metric table[] = {
     { "sluice_start_time_seconds",         "gauge",   "When it started, Unix time.",                                    m_started, NULL },
     { "sluice_history_seq",                "counter", "Number of the newest line of history.",                          m_seq, NULL },
     { "sluice_clients",                    "gauge",   "Connections of people.",                                         m_clients, NULL },
+    { "sluice_handshakes_total",           "counter", "Connections, by the end of their handshake.",                    NULL, connections },
     { "sluice_alarms",                     "gauge",   "Alarms that status shows.",                                      m_alarms, NULL },
     { "sluice_marks",                      "gauge",   "Open marks.",                                                    m_marks, NULL },
     { "sluice_marks_not_stored",           "gauge",   "Marks that act but are not on disk.",                            m_marks_not_stored, NULL },

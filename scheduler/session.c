@@ -488,6 +488,19 @@ void sessions_each(struct sessions *all, void (*fn)(void *arg, struct session *)
     }
 }
 
+struct listener_stats sessions_stats(const struct sessions *all)
+{
+    struct listener_stats sum = listener_stats(all->local), more = { 0 };
+
+    if (all->remote != NULL)
+        more = listener_stats(all->remote);
+    sum.accepted += more.accepted;
+    sum.refused += more.refused;
+    sum.timed_out += more.timed_out;
+    sum.bad += more.bad;
+    return sum;
+}
+
 unsigned sessions_clients(const struct sessions *all)
 {
     return all->clients;

@@ -28,6 +28,8 @@ struct session {
 
 struct sessions *sessions_create(struct sluiced *d, struct err *e);     /* listens on conf->socket and conf->listen */
 void sessions_destroy(struct sessions *s);
+/* What became of connections before they were known: of both listeners together. */
+struct listener_stats sessions_stats(const struct sessions *s);
 unsigned sessions_clients(const struct sessions *s);                     /* people's connections */
 void sessions_each(struct sessions *s, void (*fn)(void *arg, struct session *), void *arg);
 

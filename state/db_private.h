@@ -79,6 +79,9 @@ int   migrate_forward(struct db *db, const struct db_hooks *hooks, struct err *e
 /* salvage.c: rows of these tables found on any page of a file, put where they are not yet; saved: how many, for each. */
 int   salvage_rows(const char *file, struct db *to, const char *const *names, size_t n, uint64_t *saved, struct err *e);
 
+/* mend.c: texts of these tables become UTF-8, rows that make no sense go; gone: how many, for each. Inside the caller's transaction. */
+int   mend_rows(struct db *db, const char *const *tables, size_t n, uint64_t *gone, struct err *e);
+
 /* rescue.c: everything of a connection into a new file, in one snapshot; fsynced and checked. */
 int   rescue_copy(struct db *db, const char *file, struct err *e);
 /* The folder's lock, after the checks that all three need; -1. */

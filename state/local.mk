@@ -5,6 +5,7 @@ state_libstate_a_CPPFLAGS = $(STATE_CPPFLAGS)
 state_libstate_a_SOURCES = \
 	%D%/db.c %D%/db.h %D%/db_private.h \
 	%D%/guard.c \
+	%D%/mend.c \
 	%D%/migrate.c \
 	%D%/recover.c \
 	%D%/rescue.c \

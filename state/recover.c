@@ -219,6 +219,15 @@ static int piece_together(struct saving all[], struct err *e)
     return 0;
 }
 
+/* Rows that were saved and then found to make no sense. */
+static void take_out(struct saving *s, uint64_t n)
+{
+    uint64_t pieced = n < s->pieced ? n : s->pieced;
+    s->pieced -= pieced;
+    s->saved -= n - pieced;
+    s->refused += n;
+}
+
 static int save_tables(struct db *from, struct db *to, int64_t pages, struct str *said, bool *whole, struct err *e)
 {
     struct saving all[ARRAY_LEN(tables)];
@@ -229,8 +238,11 @@ static int save_tables(struct db *from, struct db *to, int64_t pages, struct str
         if (save_table(&all[i], e) < 0)
             return -1;
     }
-    if (piece_together(all, e) < 0)
+    uint64_t gone[ARRAY_LEN(tables)];
+    if (piece_together(all, e) < 0 || mend_rows(to, tables, ARRAY_LEN(tables), gone, e) < 0)
         return -1;
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++)
+        take_out(&all[i], gone[i]);
     *whole = true;
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
         bool good = all[i].bad + all[i].refused + all[i].pieced == 0;      /* a bad page can also end a table early without a word */

@@ -76,3 +76,17 @@ run_settled() {
   sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; return 1; }
   is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
 }
+
+# munge_script: for room's script: a folder for munged where libmunge looks for it, and a key. Then munge_start ROOM runs munged there.
+munge_script() {
+  cat <<END
+mount -t tmpfs tmpfs /run; mkdir -p -m 755 /run/munge /run/munge-key
+head -c 64 /dev/urandom >/run/munge-key/key; chmod 600 /run/munge-key/key
+END
+}
+munge_start() {
+  local in="IN_$1[@]" root="ROOM_$1"
+  background munged "${!in}" munged --foreground --force --num-threads=2 --key-file=/run/munge-key/key --socket=/run/munge/munge.socket.2 \
+    --pid-file=/run/munge-key/pid --log-file=/run/munge-key/log --seed-file=/run/munge-key/seed
+  wait_until 20 test -S "${!root}/run/munge/munge.socket.2"
+}
