@@ -25,6 +25,7 @@ static const struct {
     const char *what;
 } commands[] = {
     { "reco",      kernels_cmd_reco,      "reconstruct TF files" },
+    { "simulate",  kernels_cmd_simulate,  "made-up TFs with their truth" },
     { "tf",        kernels_cmd_tf,        "look into TF files" },
     { "workflows", kernels_cmd_workflows, "workflows, stages, backends, options" },
     { "workflow",  kernels_cmd_workflow,  "workflow check NAME: would it be accepted?" },

@@ -2,11 +2,13 @@
 kernels_tests = \
 	tests/unit/tf_file_test \
 	tests/unit/pages_test \
-	tests/unit/cluster_test
-check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone
-TESTS += $(kernels_tests) tests/kernels_reference.sh
+	tests/unit/cluster_test \
+	tests/unit/simulate_test \
+	tests/unit/workflow_test
+check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone tests/unit/kernels_emulated
+TESTS += $(kernels_tests) tests/kernels_reference.sh tests/kernels_same.sh
 
-dist_noinst_SCRIPTS += tests/kernels_reference.sh
+dist_noinst_SCRIPTS += tests/kernels_reference.sh tests/kernels_same.sh
 EXTRA_DIST += %D%/kernels_help.h tests/data/README.md tests/data/reference.txt tests/data/tpc-3tf.tf.zst \
 	tests/data/tpc-c.digits.zst tests/data/tpc-c.clusters.zst
 
@@ -29,3 +31,17 @@ tests_unit_cluster_test_LDADD = $(KERNELS_TEST_LIBS)
 tests_unit_kernels_alone_SOURCES = kernels/main.c
 tests_unit_kernels_alone_CPPFLAGS = $(KERNELS_CPPFLAGS)
 tests_unit_kernels_alone_LDADD = $(KERNELS_LIBS)
+
+# The same with the emulated device.
+tests_unit_kernels_emulated_SOURCES = kernels/main_emu.c kernels/backend/bk_emu.c
+tests_unit_kernels_emulated_CPPFLAGS = $(KERNELS_CPPFLAGS)
+tests_unit_kernels_emulated_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
+tests_unit_kernels_emulated_LDADD = $(KERNELS_LIBS)
+
+tests_unit_simulate_test_SOURCES = %D%/simulate_test.c
+tests_unit_simulate_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
+tests_unit_simulate_test_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_unit_workflow_test_SOURCES = %D%/workflow_test.c
+tests_unit_workflow_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
+tests_unit_workflow_test_LDADD = $(KERNELS_TEST_LIBS)
