@@ -46,6 +46,8 @@ scheduler_libflow_a_SOURCES = \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/run.c %D%/run.h \
 	%D%/runlist.c \
+	%D%/runload.c \
+	%D%/runstart.c \
 	%D%/runrows.c \
 	%D%/samples.c \
 	%D%/settle.c %D%/settle.h \

@@ -16,12 +16,9 @@
 #include "log.h"
 #include "mem.h"
 #include "rows.h"
-#include "runkey.h"
 #include "str.h"
 #include "wait.h"
-#include "workflow_words.h"
 
-#define DATA_TIMEOUT 60.0        /* s, when StopRun names none */
 #define PUBLISH_LIMIT 5.0        /* s after a run's cut that its results may take to be published */
 #define STALLED 10.0             /* s of a full run without anything coming back: an alarm */
 
@@ -103,7 +100,7 @@ static void change_then(void *arg, int rc, const struct err *e)
     change_free(c);
 }
 
-static void run_put(struct run *r, enum change_kind kind, struct event *ev, void (*then)(struct run *, int, const struct err *, void *), void *arg)
+void run_put(struct run *r, enum change_kind kind, struct event *ev, void (*then)(struct run *, int, const struct err *, void *), void *arg)
 {
     struct run_change *c = change_create(r);
 
@@ -200,7 +197,7 @@ static void ring_add(struct run *r, const struct settled *s)
 }
 
 /* Counts one that is settled: in the totals, in its node's share, in the list. */
-static void count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *node, const char *device, const char *digest,
+void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *node, const char *device, const char *digest,
                           double seconds, uint64_t bytes, bool incomplete, uint32_t attempt)
 {
     struct settled s = { .id = id, .bytes = bytes, .seconds = seconds, .outcome = (uint8_t)outcome, .incomplete = incomplete, .attempt = attempt,
@@ -233,7 +230,7 @@ static void run_settle(struct tf *t, const struct end *end)
     struct run *r = run_of(t->work);
     struct record *rec = record_create(t, end, t->parts->incomplete);
 
-    count_settled(r, t->id, end->outcome, end->reason, end->node, end->device, end->digest, end->seconds, t->bytes, t->parts->incomplete, t->fence.attempt);
+    run_count_settled(r, t->id, end->outcome, end->reason, end->node, end->device, end->digest, end->seconds, t->bytes, t->parts->incomplete, t->fence.attempt);
     if (t->parts->released)
         rec->released = true;
     source_free_parts(t);
@@ -339,7 +336,7 @@ void run_release(struct run *r, uint64_t id)
     r->runs->releases = true;
 }
 
-static void release_cb(struct ev_loop *loop, ev_timer *w, int revents)
+void run_release_cb(struct ev_loop *loop, ev_timer *w, int revents)
 {
     struct runs *runs = w->data;
 
@@ -400,6 +397,26 @@ static void run_set_state(struct run *r, Sluice__RunState state)
     flow_kick(r->work.flow);
 }
 
+struct run *run_create(struct runs *runs, uint64_t id, unsigned sources)
+{
+    struct run *r = mem_zalloc(sizeof(*r));
+
+    work_init(&r->work, runs->flow, &run_ops, false, id);
+    r->runs = runs;
+    r->n_sources = sources;
+    r->source = mem_array(sources, sizeof(*r->source));
+    for (unsigned i = 0; i < sources; i++) {
+        r->source[i].run = r;
+        r->source[i].part = i;
+    }
+    r->work.pool = POOL_ONLINE;
+    r->work.paused = true;
+    r->samples = samples_create();
+    TAILQ_INSERT_TAIL(&runs->open, r, entry);
+    TAILQ_INSERT_TAIL(&runs->flow->works, &r->work, entry);
+    return r;
+}
+
 static void run_free_details(struct run *r)
 {
     struct share *s, *next;
@@ -425,7 +442,7 @@ static void run_free_details(struct run *r)
     idset_free(&r->settled);
 }
 
-static void run_destroy(struct run *r)
+void run_destroy(struct run *r)
 {
     struct tf *t, *next;
 
@@ -456,7 +473,7 @@ static void run_destroy(struct run *r)
 }
 
 /* Kept a while for people; the oldest go. */
-static void run_retire(struct run *r)
+void run_retire(struct run *r)
 {
     struct runs *runs = r->runs;
     unsigned n = 0;
@@ -625,7 +642,7 @@ void run_stop(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__StopRun *x = m;
     struct run *r = run_find(s->d->runs, x->id, true);
-    double data = x->has_data_timeout && x->data_timeout >= 0 ? x->data_timeout : DATA_TIMEOUT;
+    double data = x->has_data_timeout && x->data_timeout >= 0 ? x->data_timeout : RUN_DATA_TIMEOUT;
     double calib = x->has_calib_timeout && x->calib_timeout > 0 ? x->calib_timeout : 0;
     char who[96];
     struct err e;
@@ -722,178 +739,7 @@ void run_tick(struct runs *runs, double now)
     wait_tick(runs, now);
 }
 
-/* ---- starting ------------------------------------------------------------------------------ */
-
-static int parse_word(const char *what, const char *word, const char *const *words, int n, int *value, struct err *e)
-{
-    if (word == NULL || word[0] == '\0')
-        return 0;
-    for (int i = 0; i < n; i++) {
-        if (strcmp(word, words[i]) == 0) {
-            *value = i;
-            return 0;
-        }
-    }
-    return err_set(e, ERR_USAGE, "%s is %s or %s, not \"%.40s\"", what, words[0], words[1], word);
-}
-
-/* Absolute, without "..", below a configured root. NULL or "": the default; nothing is delivered by workflow none. */
-char *run_output(const struct conf *conf, const char *workflow, const char *asked, struct err *e)
-{
-    if (strcmp(workflow, "none") == 0)
-        return mem_strdup("");
-    if (asked == NULL || asked[0] == '\0') {
-        if (conf->n_roots_output)
-            return mem_strdup(conf->roots_output[0]);
-        return conf->state_dir[0] == '/' ? mem_printf("%s/output", conf->state_dir)
-                                         : err_null(e, ERR_USAGE, "no output folder was given, and the configuration has none (roots_output)");
-    }
-    if (asked[0] != '/' || strlen(asked) > 3500)
-        return err_null(e, ERR_USAGE, "the output folder must be an absolute path, not \"%.200s\"", asked);
-    for (const char *p = asked; (p = strstr(p, "/..")); p += 3) {
-        if (p[3] == '/' || p[3] == '\0')
-            return err_null(e, ERR_USAGE, "the output folder \"%.200s\" has \"..\" in it", asked);
-    }
-    for (unsigned i = 0; i < conf->n_roots_output; i++) {
-        size_t n = strlen(conf->roots_output[i]);
-        while (n > 1 && conf->roots_output[i][n - 1] == '/')
-            n--;
-        if (strncmp(asked, conf->roots_output[i], n) == 0 && (asked[n] == '/' || asked[n] == '\0' || n == 1))
-            return mem_strdup(asked);
-    }
-    if (conf->n_roots_output == 0)
-        return mem_strdup(asked);
-    return err_null(e, ERR_PERMISSION, "the output folder \"%.200s\" is below none of the configured roots", asked);
-}
-
-static int size_check(struct flow *f, uint64_t tf_size, struct err *e)
-{
-    uint64_t largest = flow_largest_buffer(f, POOL_ONLINE);
-    char need[32], have[32];
-
-    if (tf_size == 0 || largest == 0 || tf_size <= largest)
-        return 0;
-    return err_set(e, ERR_STATE, "its largest TF needs a buffer of at least %s (%" PRIu64 " bytes); the largest of the online pool has %s (%" PRIu64 ")",
-                   str_size_text(tf_size, need), tf_size, str_size_text(largest, have), largest);
-}
-
-static int start_check(struct sluiced *d, const Sluice__StartRun *m, struct err *e)
-{
-    unsigned usable = flow_usable_nodes(d->flow, POOL_ONLINE);
-
-    if (m->name && m->name[0] && !str_is_name(m->name))
-        return err_set(e, ERR_USAGE, "a run's name is 1 to 63 letters, digits and ._-");
-    if (workflow_words_check(m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, m->options, e) < 0)
-        return -1;
-    if (m->sources > RUN_MAX_SOURCES)
-        return err_set(e, ERR_USAGE, "%u sources; at most %d are possible", m->sources, RUN_MAX_SOURCES);
-    if (m->min_nodes > usable)
-        return err_set(e, ERR_STATE, "it wants %u nodes, %u of the online pool are usable", m->min_nodes, usable);
-    return size_check(d->flow, m->tf_size, e);
-}
-
-static struct run *run_create(struct runs *runs, uint64_t id, unsigned sources)
-{
-    struct run *r = mem_zalloc(sizeof(*r));
-
-    work_init(&r->work, runs->flow, &run_ops, false, id);
-    r->runs = runs;
-    r->n_sources = sources;
-    r->source = mem_array(sources, sizeof(*r->source));
-    for (unsigned i = 0; i < sources; i++) {
-        r->source[i].run = r;
-        r->source[i].part = i;
-    }
-    r->work.pool = POOL_ONLINE;
-    r->work.paused = true;
-    r->samples = samples_create();
-    TAILQ_INSERT_TAIL(&runs->open, r, entry);
-    TAILQ_INSERT_TAIL(&runs->flow->works, &r->work, entry);
-    return r;
-}
-
-static void started_then(struct run *r, int rc, const struct err *e, void *arg)
-{
-    struct stop_ask *ask = arg;
-    struct session *s = session_find(ask->ref);
-    Sluice__StartedRun m = SLUICE__STARTED_RUN__INIT;
-
-    if (rc < 0) {
-        if (s)
-            session_error(s, ask->ref.id, e, "StateNotWritable");
-        TAILQ_REMOVE(&r->work.flow->works, &r->work, entry);
-        TAILQ_REMOVE(&r->runs->open, r, entry);
-        run_destroy(r);
-    } else if (s) {
-        m.has_id = true;
-        m.id = r->work.id;
-        m.output = r->work.output;
-        session_answer(s, ask->ref.id, &m.base);
-    }
-    free(ask);
-}
-
-static int start_words(struct run *r, const Sluice__StartRun *m, struct err *e)
-{
-    static const char *const keep[] = { "until-done", "until-built" }, *const incomplete[] = { "build", "drop" };
-    int policy = DISP_BUFFER, keeps = 0, drops = 0;
-
-    if (parse_word("policy", m->policy, disp_policy_name, 2, &policy, e) < 0 || parse_word("keep", m->keep, keep, 2, &keeps, e) < 0 ||
-        parse_word("incomplete", m->incomplete, incomplete, 2, &drops, e) < 0)
-        return -1;
-    r->work.policy = (enum disp_policy)policy;
-    r->until_done = keeps == 0;
-    r->drop_incomplete = drops == 1;
-    return 0;
-}
-
-static int start_fill(struct run *r, struct session *s, const Sluice__StartRun *m, struct err *e)
-{
-    struct work *w = &r->work;
-    char who[96];
-
-    w->workflow = mem_strdup(m->workflow && m->workflow[0] ? m->workflow : "decode");
-    w->backends = mem_strdup(m->backends ? m->backends : "");
-    w->options = mem_strdup(m->options ? m->options : "");
-    w->name = m->name && m->name[0] ? mem_strdup(m->name) : mem_printf("run-%" PRIu64, w->id);
-    w->output = run_output(s->d->conf, w->workflow, m->output, e);
-    if (w->output == NULL || start_words(r, m, e) < 0 || runkey_random(w->key, sizeof(w->key), e) < 0)
-        return -1;
-    w->uid = s->peer.uid;
-    w->gid = s->peer.gid;
-    w->limit = r->in_flight_asked = m->in_flight;
-    r->min_nodes = m->min_nodes;
-    r->tf_size = m->tf_size;
-    r->owner = mem_strdup(session_author(s, who));
-    r->started = clock_wall_ns();
-    return 0;
-}
-
-void run_start(struct session *s, uint32_t id, const void *m)
-{
-    const Sluice__StartRun *x = m;
-    struct runs *runs = s->d->runs;
-    struct err e;
-
-    if (start_check(s->d, x, &e) < 0) {
-        session_error(s, id, &e, x->min_nodes > flow_usable_nodes(s->d->flow, POOL_ONLINE) ? "PoolMinimum" : NULL);
-        return;
-    }
-    struct run *r = run_create(runs, runs->last_id + 1, x->sources ? x->sources : 1);
-    if (start_fill(r, s, x, &e) < 0) {
-        session_error(s, id, &e, NULL);
-        TAILQ_REMOVE(&runs->flow->works, &r->work, entry);
-        TAILQ_REMOVE(&runs->open, r, entry);
-        run_destroy(r);
-        return;
-    }
-    runs->last_id++;
-    struct stop_ask *ask = mem_zalloc(sizeof(*ask));
-    ask->ref = session_refer(s, id);
-    log_info("run %" PRIu64 ": %s: workflow %s, %u sources, policy %s, by %s", r->work.id, r->work.name, r->work.workflow, r->n_sources,
-             disp_policy_name[r->work.policy], r->owner);
-    run_put(r, CHANGE_NEW, event_create(NULL, r->owner, "run start", NULL, r->work.name, NULL), started_then, ask);
-}
+/* ---- as others see the pool ---------------------------------------------------------------- */
 
 bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run)
 {
@@ -947,6 +793,26 @@ void run_each_check(struct runs *runs, void (*line)(void *arg, const char *name,
     line(arg, "conservation", true, e.text);
 }
 
+static void alarm_sources(const struct run *r, double now, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+{
+    const struct source *first = NULL;
+    unsigned gone = 0;
+    char text[320];
+
+    for (unsigned i = 0; i < r->n_sources; i++) {
+        const struct source *s = &r->source[i];
+        if (s->session || s->gone_since == 0 || s->ended)
+            continue;
+        gone++;
+        if (first == NULL || s->gone_since < first->gone_since)
+            first = s;
+    }
+    if (gone == 0)
+        return;
+    snprintf(text, sizeof(text), "run %" PRIu64 ": %u of %u sources are gone, source %.60s first", r->work.id, gone, r->n_sources, first->name);
+    alarm(arg, "SourceGone", text, "start it again, or stop the run", now - first->gone_since);
+}
+
 void run_alarms(struct runs *runs, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
 {
     double now = flow_now(runs->flow);
@@ -962,184 +828,6 @@ void run_alarms(struct runs *runs, void (*alarm)(void *arg, const char *word, co
             snprintf(text, sizeof(text), "run %" PRIu64 " wants %u nodes, %u are usable", r->work.id, r->min_nodes, flow_usable_nodes(runs->flow, r->work.pool));
             alarm(arg, "RunShort", text, "`sluice nodes -R` shows the bad ones; move nodes online", 0);
         }
-        for (unsigned i = 0; i < r->n_sources; i++) {
-            const struct source *s = &r->source[i];
-            if (s->session || s->gone_since == 0 || s->ended)
-                continue;
-            snprintf(text, sizeof(text), "run %" PRIu64 ": source %.60s is gone", r->work.id, s->name);
-            alarm(arg, "SourceGone", text, "start it again, or stop the run", now - s->gone_since);
-        }
+        alarm_sources(r, now, alarm, arg);
     }
-}
-
-/* ---- beginning and end --------------------------------------------------------------------- */
-
-static Sluice__RunState state_parse(const char *word)
-{
-    for (int i = 0; i < 6; i++) {
-        if (word && strcmp(word, run_state_name[i]) == 0)
-            return (Sluice__RunState)i;
-    }
-    return SLUICE__RUN_STATE__RUN_ERROR;
-}
-
-static void dropped_parse(struct tally **t, const char *text)
-{
-    char word[24];
-    unsigned long long n;
-    int used;
-
-    while (text && sscanf(text, "%23[^ ,] %llu%n", word, &n, &used) == 2) {
-        tally_add(t, word, n);
-        text += used;
-        text += *text == ',';
-    }
-}
-
-struct loading { struct runs *runs; struct db *db; struct run *run; struct err *e; };
-
-static int load_tf(void *arg, const struct row_run_tf *row)
-{
-    struct loading *l = arg;
-    struct run *r = l->run;
-    enum outcome outcome = END_KINDS;
-
-    for (int i = 0; i < END_KINDS; i++) {
-        if (row->outcome && strcmp(row->outcome, outcome_name[i]) == 0)
-            outcome = (enum outcome)i;
-    }
-    if (outcome == END_KINDS)
-        return err_set(l->e, ERR_FAILED, "run %" PRIu64 " TF %" PRIu64 ": unknown outcome \"%s\"", row->run, row->tf, row->outcome ? row->outcome : "");
-    count_settled(r, row->tf, outcome, row->reason, row->node, row->device, row->digest, row->seconds, row->bytes, row->incomplete, row->attempt);
-    if (outcome == END_DONE && !row->published)
-        record_restore(&r->work, row->tf, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, row->seconds, row->bytes,
-                       row->incomplete, row->time);
-    return 0;
-}
-
-static void load_totals(struct run *r, const struct row_run *row)
-{
-    r->announced = row->announced;
-    r->done = row->done;
-    r->failed = row->failed;
-    r->lost = row->lost;
-    r->incomplete = row->incomplete;
-    r->bytes_done = row->bytes_done;
-    dropped_parse(&r->dropped, row->dropped_by);
-}
-
-static int load_run(void *arg, const struct row_run *row)
-{
-    struct loading *l = arg;
-    struct run *r = run_create(l->runs, row->id, row->sources ? row->sources : 1);
-    struct work *w = &r->work;
-    int policy = DISP_BUFFER;
-
-    w->name = mem_strdup(row->name);
-    w->workflow = mem_strdup(row->workflow);
-    w->backends = mem_strdup(row->backends ? row->backends : "");
-    w->options = mem_strdup(row->options ? row->options : "");
-    w->output = mem_strdup(row->output ? row->output : "");
-    parse_word("policy", row->policy, disp_policy_name, 2, &policy, NULL);
-    w->policy = (enum disp_policy)policy;
-    w->dispatched = row->dispatched;
-    w->limit = r->in_flight_asked = row->in_flight;
-    memcpy(w->key, row->key, sizeof(w->key));
-    r->until_done = !str_equal(row->keep, "until-built");
-    r->drop_incomplete = str_equal(row->incomplete_rule, "drop");
-    r->min_nodes = row->min_nodes;
-    r->owner = mem_strdup(row->owner);
-    r->text = mem_strdup(row->text);
-    r->started = row->started;
-    r->ended = row->ended;
-    r->state = state_parse(row->state);
-    if (row->ended) {
-        load_totals(r, row);
-        r->stored_over = true;
-        TAILQ_REMOVE(&w->flow->works, w, entry);
-        TAILQ_REMOVE(&l->runs->open, r, entry);
-        samples_destroy(r->samples);
-        r->samples = NULL;
-        run_retire(r);
-        return 0;
-    }
-    r->restored = true;
-    r->announced = row->announced;               /* until its settled ones are loaded */
-    for (unsigned i = 0; i < r->n_sources; i++) {      /* they come back within the grace, or are given up */
-        r->source[i].name = mem_printf("of part %u", i);
-        r->source[i].gone_since = flow_now(w->flow);
-    }
-    w->paused = r->state == SLUICE__RUN_STATE__CONFIGURING;
-    if (r->state == SLUICE__RUN_STATE__STOPPING) {
-        r->stop_at = flow_now(w->flow) + l->runs->d->conf->limits.grace + DATA_TIMEOUT;
-        r->cut_at = r->stop_at;
-    }
-    return 0;
-}
-
-static int load_details(struct loading *l)
-{
-    struct run *r;
-
-    TAILQ_FOREACH(r, &l->runs->open, entry) {
-        l->run = r;
-        if (rows_load_run_tfs(l->db, r->work.id, 0, UINT32_MAX, load_tf, l, l->e) < 0)
-            return -1;
-        r->owed = r->announced > r->settled.count ? r->announced - r->settled.count : 0;
-        r->unheard = r->owed;
-        r->restored_at = flow_now(r->work.flow);
-        r->announced = r->settled.count;         /* what was in flight is announced again, or listed by the worker that has it */
-        log_info("run %" PRIu64 ": goes on: %" PRIu64 " TFs settled before, %u results to be published", r->work.id, r->settled.count, r->work.records);
-    }
-    return 0;
-}
-
-struct runs *runs_create(struct sluiced *d, struct db *db, struct err *e)
-{
-    struct runs *runs = mem_zalloc(sizeof(*runs));
-    struct loading l = { .runs = runs, .db = db, .e = e };
-    struct row_ids ids;
-
-    runs->d = d;
-    runs->flow = flow_share(d->flow);
-    TAILQ_INIT(&runs->open);
-    TAILQ_INIT(&runs->over);
-    ev_init(&runs->release_timer, release_cb);
-    runs->release_timer.data = runs;
-    if (db && (rows_load_ids(db, &ids, e) < 0 || rows_load_runs(db, false, load_run, &l, e) < 0 || load_details(&l) < 0)) {
-        runs_destroy(runs);
-        return NULL;
-    }
-    if (db)
-        runs->last_id = ids.run;
-    return runs;
-}
-
-void runs_destroy(struct runs *runs)
-{
-    struct run *r;
-
-    if (runs == NULL)
-        return;
-    if (runs->d->loop)
-        ev_timer_stop(runs->d->loop, &runs->release_timer);
-    struct record *rec, *next;
-    HASH_ITER(hh, runs->flow->records, rec, next) {
-        if (!rec->key.is_job) {
-            run_of(rec->work)->in_progress = true;       /* no end any more */
-            record_free(rec);
-        }
-    }
-    wait_free(runs);
-    while ((r = TAILQ_FIRST(&runs->open))) {
-        TAILQ_REMOVE(&runs->open, r, entry);
-        TAILQ_REMOVE(&runs->flow->works, &r->work, entry);
-        run_destroy(r);
-    }
-    while ((r = TAILQ_FIRST(&runs->over))) {
-        TAILQ_REMOVE(&runs->over, r, entry);
-        run_destroy(r);
-    }
-    flow_unshare(runs->flow);
-    free(runs);
 }

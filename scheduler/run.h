@@ -8,7 +8,10 @@
 #include "flow_core.h"
 #include "idset.h"
 
+#define RUN_DATA_TIMEOUT 60.0            /* s, when StopRun names none */
 enum { RUN_MAX_SOURCES = 4096 };
+
+struct event;
 
 /* One place of a run: the source that announces part number `part` of each TF. */
 struct source {
@@ -122,6 +125,19 @@ double run_stalled(const struct run *r, double now);         /* s of being full 
 /* The folder asked for, or the default. NULL: refused. The caller frees. */
 char *run_output(const struct conf *conf, const char *workflow, const char *asked, struct err *e);
 void run_answer_asks(struct run *r);
+/* A new one, among the open ones, paused. */
+struct run *run_create(struct runs *runs, uint64_t id, unsigned sources);
+void run_destroy(struct run *r);                 /* out of its lists already */
+void run_retire(struct run *r);                  /* among those that are over */
+/* Stores its row as it is now, with a line of history (may be NULL); then is called after the commit. */
+void run_put(struct run *r, enum change_kind kind, struct event *ev, void (*then)(struct run *, int, const struct err *, void *), void *arg);
+/* Counts one that is settled: in the totals, in its node's share, in the list. */
+void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *node, const char *device, const char *digest,
+                       double seconds, uint64_t bytes, bool incomplete, uint32_t attempt);
+/* The number of word among n; NULL and "" leave *value. -1: e names the choices. */
+int  run_parse_word(const char *what, const char *word, const char *const *words, int n, int *value, struct err *e);
+/* Releases what waits to be sent together. */
+void run_release_cb(struct ev_loop *loop, ev_timer *w, int revents);
 void run_answer(struct run *r, struct session *s, uint32_t id);      /* Runs with this one */
 void run_each_check(struct runs *r, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
 void run_alarms(struct runs *r, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg);
