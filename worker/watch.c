@@ -61,13 +61,52 @@ struct watch {
 
 /* ---- processes by mark --------------------------------------------------------------------------- */
 
-/* Whether the environment of pid has a line that begins with mark; exact: ends there too. */
+/* State letter and parent, from /proc/PID/stat: that never waits for the process. 0: gone. */
+static char stat_of(pid_t pid, pid_t *parent)
+{
+    char path[64], text[512];
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');        /* the name before it may hold anything */
+    char state;
+    int ppid;
+    if (end == NULL || sscanf(end + 1, " %c %d", &state, &ppid) != 2)
+        return 0;
+    *parent = ppid;
+    return state;
+}
+
+/* Whether pid descends from us. */
+static bool is_below(pid_t pid)
+{
+    pid_t self = getpid();
+
+    for (int depth = 0; depth < 64 && pid > 1; depth++) {
+        if (stat_of(pid, &pid) == 0)
+            return false;
+        if (pid == self)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the environment of pid has the mark; exact: this child's, else any child's of this node. One that hangs in the kernel is not asked: its
+ * memory may be locked, and whoever looks at it would hang too. The list of processes knows it. */
 static bool has_mark(pid_t pid, const char *mark, bool exact)
 {
     char path[64], *text = NULL;
     size_t n = 0, len = strlen(mark);
     bool found = false;
+    pid_t parent;
+    char state = stat_of(pid, &parent);
 
+    if (state == 0 || state == 'D' || state == 'Z')
+        return false;
     snprintf(path, sizeof path, "/proc/%d/environ", pid);
     FILE *f = fopen(path, "re");
     if (f == NULL)
@@ -79,7 +118,8 @@ static bool has_mark(pid_t pid, const char *mark, bool exact)
     return found;
 }
 
-/* Kills every process but ours that bears the mark. Returns how many there were; one of them in *one. */
+/* Kills every process that bears the mark of a child of ours (exact: what it left has us as a forebear now, as its subreaper), or of any child of an
+ * earlier worker. Returns how many there were; one of them in *one. */
 static unsigned kill_marked(const char *mark, bool exact, pid_t *one)
 {
     DIR *proc = opendir("/proc");
@@ -88,9 +128,8 @@ static unsigned kill_marked(const char *mark, bool exact, pid_t *one)
 
     while (proc != NULL && (d = readdir(proc)) != NULL) {
         pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
-        if (pid <= 1 || pid == getpid() || !has_mark(pid, mark, exact))
+        if (pid <= 1 || pid == getpid() || (exact && !is_below(pid)) || !has_mark(pid, mark, exact))
             continue;
-        /* A zombie has no environment any more, so what is found here lives. */
         kill(pid, SIGKILL);
         *one = pid;
         n++;
