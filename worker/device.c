@@ -40,6 +40,7 @@ struct device {
     struct devices *all;
     char     serial[96], class[64], software[64];
     bool     emulated;
+    bool     off;                                /* a mark took it out: nothing new */
     double   nominal;                            /* s, 0: none */
     uint64_t memory;
     enum device_state state;
@@ -526,13 +527,47 @@ static void give(struct device *d, struct held *h)
         go(d);
 }
 
+/* With every device off sluiced sends nothing more: what is here is still finished. */
+static bool all_off(const struct devices *all)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        if (!all->device[i].off)
+            return false;
+    }
+    return true;
+}
+
+static bool is_named(const char *serial, char *const *serials, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(serial, serials[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void devices_off(struct devices *all, char *const *serials, size_t n)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        struct device *d = &all->device[i];
+        bool off = is_named(d->serial, serials, n);
+
+        if (off != d->off)
+            log_info("device %s: %s", d->serial, off ? "marked: gets nothing new" : "no longer marked");
+        d->off = off;
+    }
+    devices_pump(all);
+}
+
 void devices_pump(struct devices *all)
 {
+    bool any = all_off(all);
+
     for (unsigned i = 0; i < all->n && !all->stopping; i++) {
         struct held *h = TAILQ_FIRST(&all->queue);
         if (h == NULL || !deliver_has_room(all->worker->deliver))
             return;
-        if (all->device[i].state == DEVICE_IDLE && all->device[i].chan != NULL)
+        if (all->device[i].state == DEVICE_IDLE && all->device[i].chan != NULL && (any || !all->device[i].off))
             give(&all->device[i], h);
     }
 }

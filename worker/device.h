@@ -27,6 +27,8 @@ void devices_cancel(struct devices *d, struct held *h);
 void devices_pump(struct devices *d);            /* something that held them back may be gone */
 void devices_tick(struct devices *d);            /* deadlines; every 100 ms */
 void devices_nice(struct devices *d, int nice);
+/* These are taken out by marks, all others are not: they finish what they have and get nothing new while another device works. */
+void devices_off(struct devices *d, char *const *serials, size_t n);
 
 unsigned devices_count(const struct devices *d);
 unsigned devices_usable(const struct devices *d);            /* work, or come back by themselves soon */

@@ -128,6 +128,7 @@ static void on_settings(struct link *l, uint32_t id, const void *arg)
         w->nice_wanted = m->nice;
         devices_nice(w->devices, m->nice);
     }
+    devices_off(w->devices, m->devices_off, m->n_devices_off);
     worker_changed(w);
 }
 
