@@ -15,9 +15,11 @@ setup() {
 }
 teardown() {
   [ -n "${FARM:-}" ] || return 0
-  kill "$MUNGED" 2>/dev/null || true
-  wait_until 10 ended "$MUNGED"
-  farm_teardown
+  pid=$(cat "$FARM/munge/pid")
+  farm_teardown || rc=$?
+  kill "$pid"
+  wait_until 10 ended "$pid"
+  return "${rc:-0}"
 }
 
 munged_start() {
@@ -27,8 +29,7 @@ munged_start() {
   [ "$EUID" -ne 0 ] || chown -R nobody "$FARM/munge"
   as_nobody /usr/sbin/munged --foreground --force --num-threads=2 --key-file="$FARM/munge/key" --socket="$FARM/munge/socket" \
     --pid-file="$FARM/munge/pid" --log-file="$FARM/munge/log" --seed-file="$FARM/munge/seed" >/dev/null 2>&1 3>&- &
-  MUNGED=$!
-  wait_until 10 test -S "$FARM/munge/socket"
+  wait_until 10 test -S "$FARM/munge/socket" -a -s "$FARM/munge/pid"
 }
 
 free_port() {
