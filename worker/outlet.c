@@ -295,6 +295,8 @@ static void on_closed(void *arg, struct chan *c, const struct err *why)
     struct worker *w = arg;
 
     (void)c;
+    if (why->code == ERR_PROTOCOL && w->state != WORKER_LEAVING)
+        w->o->stats.refused++;
     if (why->code != ERR_NONE && w->state != WORKER_LEAVING)
         log_warning("outlet: node %s: %s", w->node[0] != '\0' ? w->node : "(unknown)", why->text);
     worker_destroy(w);

@@ -524,6 +524,7 @@ void replay_numbers(const struct replay *r, struct replay_numbers *n)
     if (r->outlet != NULL) {
         n->pulls = outlet_stats(r->outlet)->pulls;
         n->stale = outlet_stats(r->outlet)->stale;
+        n->turned_away = outlet_stats(r->outlet)->refused;
     }
     for (unsigned i = 0; i < r->conf.sources; i++)
         n->reconnects += r->sources[i] != NULL ? source_reconnects(r->sources[i]) : 0;

@@ -42,7 +42,7 @@ struct replay_numbers {
     /* wanted 0 is max. Achieved: on a schedule that of the TFs going out, NaN below two; at full speed that of those let go, NaN at none. */
     double   rate_wanted, rate_achieved;
     uint64_t skipped;                            /* files */
-    uint64_t reconnects, pulls, stale, memory, passes;
+    uint64_t reconnects, pulls, stale, turned_away, memory, passes;
     unsigned sources;
     uint64_t largest;                            /* TF, bytes */
 };

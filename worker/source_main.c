@@ -286,6 +286,7 @@ static void print_summary_json(const struct program *p, const struct replay_numb
     json_object_set_new(row, "memory", json_integer((json_int_t)n->memory));
     json_object_set_new(row, "pulls", json_integer((json_int_t)n->pulls));
     json_object_set_new(row, "stale_pulls", json_integer((json_int_t)n->stale));
+    json_object_set_new(row, "turned_away", json_integer((json_int_t)n->turned_away));
     json_object_set_new(row, "reconnects", json_integer((json_int_t)n->reconnects));
     json_object_set_new(row, "text", p->why.code != ERR_NONE ? json_string(p->why.text) : json_null());
     print_json(stdout, json_pack("{s:{s:s, s:i}, s:{s:s, s:n}, s:[o]}", "schema", "name", "replay", "version", 1,

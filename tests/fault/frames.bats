@@ -26,7 +26,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   echo "$output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt $((n / 2)) ]
   # every one that was closed for what it said was counted
   [ "$(handshakes malformed)" -ge $((n / 2)) ]
-  grep -q 'magic' "$FARM/sluiced.log"
+  grep -q 'not a frame of Sluice' "$FARM/sluiced.log"
   sluice ping
   stream_goes_on
   for role in worker source; do
@@ -71,7 +71,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   stream_goes_on
   kill -INT "$replay"; wait "$replay" || [ "$?" -eq 130 ]
   is '.runs[0] | [.lost, .failed, .in_flight] | join(" ")' "0 0 0" sluice run show 1
-  [ "$(jq -r '.replay[0] | .workers_refused' "$FARM/replay.json")" -gt 50 ]
+  [ "$(jq -r '.replay[0] | .turned_away' "$FARM/replay.json")" -ge 160 ]
   sluice check
 }
 
