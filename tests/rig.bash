@@ -77,16 +77,27 @@ run_settled() {
   is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
 }
 
-# munge_script: for room's script: a folder for munged where libmunge looks for it, and a key. Then munge_start ROOM runs munged there.
-munge_script() {
-  cat <<END
-mount -t tmpfs tmpfs /run; mkdir -p -m 755 /run/munge /run/munge-key
-head -c 64 /dev/urandom >/run/munge-key/key; chmod 600 /run/munge-key/key
-END
-}
+# munge_script: for the script of a room: munged's folder where libmunge looks for it, the same for all rooms. Then munge_start ROOM runs munged.
+munge_script() { mkdir -p -m 755 "$FARM/munge"; echo "mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p /run/munge; mount --bind $FARM/munge /run/munge"; }
 munge_start() {
-  local in="IN_$1[@]" root="ROOM_$1"
-  background munged "${!in}" munged --foreground --force --num-threads=2 --key-file=/run/munge-key/key --socket=/run/munge/munge.socket.2 \
-    --pid-file=/run/munge-key/pid --log-file=/run/munge-key/log --seed-file=/run/munge-key/seed
-  wait_until 20 test -S "${!root}/run/munge/munge.socket.2"
+  local in="IN_$1[@]"
+  head -c 64 /dev/urandom >"$FARM/munge/key"; chmod 600 "$FARM/munge/key"
+  background munged "${!in}" munged --foreground --force --num-threads=2 --key-file=/run/munge/key --socket=/run/munge/munge.socket.2 \
+    --pid-file=/run/munge/pid --log-file=/run/munge/log --seed-file=/run/munge/seed
+  wait_until 20 test -S "$FARM/munge/munge.socket.2"
 }
+
+# worker NODE [WRAPPER...] -- [OPTION...]: a real worker of class real, with folders in the farm's.
+worker() {
+  local node=$1 wrap=()
+  shift
+  while [[ $1 != -- ]]; do wrap+=("$1"); shift; done
+  shift
+  mkdir -p "$FARM/shm"
+  START_LIMIT=40 start "${node//-/_}" "${wrap[@]}" -- sluice-worker --server "${SERVER:-unix:$SLUICE_SOCKET}" --node "$node" --class real --config "$FARM/conf" \
+    --run-dir "$FARM/farm/run/$node" --log "$FARM/$node.log" --shm-dir "$FARM/shm" --shm 16M "$@"
+}
+# real_class [MS]: in the configuration: emulated devices.
+real_class() { printf 'class real {\n  devices = 1\n  shm = 16M\n  nominal_ms = %d\n}\n' "${1:-20}" >>"$FARM/conf"; }
+nodes_real() { sluice node add "$1" --class real >/dev/null; }
+node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }

@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# Too little shared memory, a full output disk: said with numbers, waited for, never a bus error, nothing lost.
+load ../lib
+load ../rig
+
+setup() { rig_setup; need_rooms; real_class 20; }
+teardown() { farm_teardown; }
+
+# shm_room SIZE: shared memory of that size.
+shm_room() { room shm -- "mkdir -p $FARM/shm && mount -t tmpfs -o size=$1,mode=1777 tmpfs $FARM/shm"; shm=$ROOM_shm$FARM/shm; }
+no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.log' --include='*.out'; }
+
+@test "B60 128 MB asked of a 64 MB shared memory: refused with both sizes, state error ShmShort; with room it comes by itself" {
+  shm_room 64M
+  daemon
+  nodes_real n001
+  worker n001 "${IN_shm[@]}" -- --shm 128M
+  wait_until 20 worker_is n001 '[.state, .word] | join(" ")' "error ShmShort"
+  [[ $(worker_status n001 .reason) == *"128M wanted"* && $(worker_status n001 .reason) == *"64M available"* ]]
+  wait_until 20 node_is n001 '[.state, .usable, (.why | index("ShmShort") != null)] | join(" ")' "error false true"
+  run sluice node show n001
+  [[ $output == *"128M wanted"* ]]
+  [[ $(alarm WorkerTrouble) == *n001* ]]
+  # nothing was taken meanwhile
+  [ "$(du -sk "$shm" | cut -f1)" -lt 1024 ]
+  "${IN_shm[@]}" mount -o remount,size=200M "$FARM/shm"
+  wait_until 40 node_is n001 '[.state, .usable, .buffer_size] | join(" ")' "idle true $((128 << 20))"
+  sluice replay "$(sample 2)" --workflow none --loop 5
+  no_bus_error
+}
+
+@test "B60 another process fills it after the start: the work goes on; a restart finds its own buffer again" {
+  shm_room 64M
+  daemon
+  nodes_real n001
+  worker n001 "${IN_shm[@]}" -- --shm 48M
+  wait_until 20 node_is n001 .usable true
+  dd if=/dev/zero of="$shm/other" bs=1M 2>/dev/null || true
+  dd if=/dev/zero of="$shm/other2" bs=4k 2>/dev/null || true
+  [ "$(stat -f -c %a "$shm")" = 0 ]
+  RUN=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(samples)" --run "$RUN" --loop 4
+  sluice run stop "$RUN"
+  is '.runs[0] | [.done, .failed, .lost] | join(" ")' "12 0 0" sluice run show "$RUN"
+  [ "$(xxh3 "$FARM/out/$RUN/tf-2.digits")" = "${DIGITS[1]}" ]
+  kill -KILL "$PID_n001"; wait_until 10 ended "$PID_n001"
+  worker n001 "${IN_shm[@]}" -- --shm 48M
+  wait_until 20 node_is n001 .usable true
+  [ "$(worker_status n001 .buffer.adopted)" = true ]
+  sluice replay "$(samples)" --workflow decode --loop 2
+  kill -TERM "$PID_n001"; wait_until 10 ended "$PID_n001"
+  # and one that has to begin there is refused
+  rm -f "$shm"/*.buffer; dd if=/dev/zero of="$shm/other3" bs=1M 2>/dev/null || true
+  worker n001 "${IN_shm[@]}" -- --shm 48M
+  wait_until 20 worker_is n001 .word ShmShort
+  [[ $(worker_status n001 .reason) == *"48M wanted"* ]]
+  no_bus_error
+}
+
+@test "a full output disk: delivery waits, says so, takes no more than it can hold, and goes on by itself; nothing is lost" {
+  room disk -- "mkdir -p $FARM/out && mount -t tmpfs -o size=16M,mode=1777 tmpfs $FARM/out"
+  disk=$ROOM_disk$FARM/out
+  daemon
+  nodes_real n001
+  worker n001 "${IN_disk[@]}" --
+  wait_until 20 node_is n001 .usable true
+  dd if=/dev/zero of="$disk/filler" bs=1M 2>/dev/null || true
+  dd if=/dev/zero of="$disk/filler2" bs=512 2>/dev/null || true
+  RUN=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(sample 2)" --run "$RUN" --loop 12 --rate 30 >"$FARM/replay.out" 2>&1 3>&- &
+  replay=$!
+  wait_until 30 worker_is n001 .state error
+  [[ $(worker_status n001 .reason) == *"$FARM/out"* ]]
+  wait_until 20 node_is n001 '.why | length > 0' true
+  [[ $(alarm WorkerTrouble) == *n001* ]]
+  [ "$(run_number done)" -eq 0 ]
+  [ "$(run_number failed)" -eq 0 ]
+  # it stops taking: what waits is bounded, heartbeats go on
+  node_is n001 .contact up
+  [ "$(run_number in_flight)" -gt 0 ]
+  rm "$disk"/filler*
+  wait "$replay"
+  sluice run stop "$RUN"
+  is '.runs[0] | [.announced, .done, .failed, .lost] | join(" ")' "12 12 0 0" sluice run show "$RUN"
+  [ "$(ls "$disk/$RUN" | grep -c '\.digits$')" -eq 12 ]
+  [ -z "$(find "$disk" -name '*.a[0-9]*')" ]
+  for f in "$disk/$RUN"/*.digits; do [ "$(xxh3 "$f")" = "${DIGITS[2]}" ]; done
+  wait_until 20 node_is n001 '[.state, .usable, .buffer_used] | join(" ")' "idle true 0"
+  sluice check
+}
