@@ -457,7 +457,17 @@ static char *incarnation_text(const Sluice__Incarnation *i)
     return mem_printf("%s/%" PRIu64 "/%u", i->boot_id ? i->boot_id : "", i->start, i->pid);
 }
 
-static int source_check(struct runs *runs, const Sluice__Source *m, struct run **found, struct err *e)
+/* Workers will connect to what is said here. From another machine it must not mean that worker's own. */
+static int address_check(const struct session *session, const Sluice__Source *m, struct err *e)
+{
+    const struct peer_id *p = &session->peer;
+
+    if (p->local || peer_is_loopback(p->address) || !(peer_is_unix(m->address) || peer_is_loopback(m->address)))
+        return 0;
+    return err_set(e, ERR_USAGE, "source %.63s on %.79s: its address %.200s is of its own machine only; workers elsewhere cannot reach it", m->name, p->address, m->address);
+}
+
+static int source_check(struct runs *runs, const struct session *session, const Sluice__Source *m, struct run **found, struct err *e)
 {
     struct run *r = m->has_run ? run_find(runs, m->run, true) : NULL;
 
@@ -471,6 +481,8 @@ static int source_check(struct runs *runs, const Sluice__Source *m, struct run *
         return err_set(e, ERR_PROTOCOL, "a source needs a name and an address");
     if (strlen(m->name) > 63 || strlen(m->address) > 4096)
         return err_set(e, ERR_PROTOCOL, "the source's name or address is too long");
+    if (address_check(session, m, e) < 0)
+        return -1;
     const struct source *s = &r->source[m->part];
     bool came_before = r->restored && s->generation == 0;        /* perhaps: nobody knows any more who it was */
     if (r->state == SLUICE__RUN_STATE__STOPPING && !came_before && (s->name == NULL || strcmp(s->name, m->name) != 0))
@@ -543,7 +555,7 @@ void run_source(struct session *s, uint32_t id, const void *m)
         session_error(s, id, &e, NULL);
         return;
     }
-    if (source_check(s->d->runs, x, &r, &e) < 0) {
+    if (source_check(s->d->runs, s, x, &r, &e) < 0) {
         session_error(s, id, &e, NULL);
         return;
     }

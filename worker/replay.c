@@ -421,15 +421,28 @@ static char *own_address(const char *server)
     return address;
 }
 
+static bool is_remote(const struct replay_conf *c)
+{
+    return !peer_is_unix(c->server) && !peer_is_loopback(c->server);
+}
+
 static int listen_address(const struct replay_conf *c, char **address, struct err *e)
 {
-    bool farm_is_here = peer_is_unix(c->server) || peer_is_loopback(c->server);
-
     if (c->listen == NULL && !peer_is_unix(c->server))
         return err_set(e, ERR_USAGE, "--listen HOST:PORT is wanted with a server on TCP: where workers reach this source");
-    if (c->listen != NULL && !farm_is_here && (peer_is_unix(c->listen) || peer_is_loopback(c->listen)))
+    if (c->listen != NULL && is_remote(c) && (peer_is_unix(c->listen) || peer_is_loopback(c->listen)))
         return err_set(e, ERR_USAGE, "--listen %s: workers on other machines cannot reach it", c->listen);
     *address = c->listen != NULL ? mem_strdup(c->listen) : own_address(c->server);
+    return 0;
+}
+
+/* A name may stand for this machine alone, as a host's own name often does; what it became is known after the bind. */
+static int check_bound(const struct replay *r, struct err *e)
+{
+    const char *bound = outlet_address(r->outlet);
+
+    if (is_remote(&r->conf) && peer_is_loopback(bound))
+        return err_set(e, ERR_USAGE, "--listen %s is %s here: workers on other machines cannot reach it", r->conf.listen, bound);
     return 0;
 }
 
@@ -469,7 +482,7 @@ int replay_start(struct replay *r, void (*ready)(void *), void (*ended)(void *, 
     };
     r->outlet = outlet_create(&oc, e);
     free(address);
-    if (r->outlet == NULL)
+    if (r->outlet == NULL || check_bound(r, e) < 0)
         return -1;
     for (unsigned i = 0; i < r->conf.sources; i++) {
         if (add_source(r, i, e) < 0)
