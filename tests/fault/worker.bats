@@ -124,3 +124,38 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   [[ $(json '.nodes[] | select(.name == "lab-1") | .devices[0].why' sluice nodes) == *"cannot be run"* ]]
   node_is lab-1 '[.state, .usable] | map(tostring) | join(" ")' "error false"
 }
+
+@test "a TF that kills its process is tried again, kept, listed by crash list, and the node goes on" {
+  bench 'devices = 1 shm = "16M"'
+  start one env "FAKE_RECO_DOES=crash-once:$FARM/crashed" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+  wait_until 10 node_is lab-1 .usable true
+  id=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(sample 2)" --run "$id" --loop 5 --rate max >/dev/null 2>&1
+  sluice run stop "$id"
+  is '.runs[0] | [.done, .failed, .lost, .retried] | join(" ")' "5 0 0 1" sluice run show "$id"
+  is '.crashes | length' 1 sluice crash list
+  folder=$(json '.crashes[0].folder' sluice crash list)
+  [ "$(json '.crashes[0].word' sluice crash list)" = Crashed ]
+  cmp "$folder/tf" "$(sample 2)"
+  [ "$(jq -r '[.how, .workflow] | join("|")' "$folder/crash.json")" = "signal 11 (Segmentation fault)|decode" ]
+  grep -q 'about to crash' "$folder/log"
+  for f in "$FARM/out/$id"/*.digits; do cmp "$f" "$(sample 2)"; done
+  wait_until 5 node_is lab-1 '[.buffer_used, .tfs] | join(" ")' "0 0"
+  sluice check
+}
+
+@test "TFs that hang are ended at the stop of their run, and the node is whole again" {
+  bench 'devices = 1 shm = "16M"'
+  start one env FAKE_RECO_DOES=deaf -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+  wait_until 10 node_is lab-1 .usable true
+  id=$(sluice run start --workflow none)
+  sluice replay "$(sample 2)" --run "$id" --loop 3 --rate max >/dev/null 2>&1 &
+  wait_until 10 eval '[ "$(sluice run show '"$id"' --json | jq ".runs[0].in_flight")" -eq 3 ]'
+  run timeout 20 sluice run stop "$id" --data-timeout 1s
+  is '.runs[0].in_flight' 0 sluice run show "$id"
+  wait_until 5 node_is lab-1 '[.buffer_used, .tfs] | join(" ")' "0 0"
+  wait_until 5 node_is lab-1 '.devices[0].state' free
+  sluice check
+}
