@@ -359,7 +359,7 @@ void flow_report(struct node *n, const Sluice__Report *r)
     if (x->differs_since > 0 && now - x->differs_since > DIFFERS_LIMIT) {
         counters_add(f->d->counters, "ledger_differs", 1);
         log_err("node %s: %s", n->name, x->differs);
-        x->differs_since = -now;                 /* said once */
+        x->differs_since = -x->differs_since;    /* said once */
     }
 }
 

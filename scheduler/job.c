@@ -82,7 +82,7 @@ struct job *job_find(struct jobs *jobs, uint64_t id)
 
     TAILQ_FOREACH(j, &jobs->open, entry) {
         if (j->work.id == id)
-            return j;
+            return j->stored ? j : NULL;         /* nobody hears of it before it is on disk */
     }
     TAILQ_FOREACH(j, &jobs->over, entry) {
         if (j->work.id == id)
@@ -421,12 +421,18 @@ static void submitted_answer(struct submit_ask *ask, const struct job *j)
 static void submitted_then(struct job *j, int rc, const struct err *e, void *arg)
 {
     struct submit_ask *ask = arg;
+    struct err lost;
 
+    if (rc == 0 && ask->existed && !j->stored) {         /* the one with this key before it could not be stored */
+        err_set(&lost, ERR_STATE, "the job could not be stored; submit it again");
+        e = &lost;
+        rc = -1;
+    }
     if (rc < 0) {
         struct session *s = session_find(ask->ref);
         if (s)
             session_error(s, ask->ref.id, e, "StateNotWritable");
-        if (!ask->existed && j->changes == 0)
+        if (!j->stored && j->changes == 0)
             job_discard(j);
         free(ask);
         return;

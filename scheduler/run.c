@@ -376,7 +376,7 @@ struct run *run_find(struct runs *runs, uint64_t id, bool over)
 
     TAILQ_FOREACH(r, &runs->open, entry) {
         if (r->work.id == id)
-            return r;
+            return r->stored ? r : NULL;         /* nobody hears of it before it is on disk */
     }
     if (over) {
         TAILQ_FOREACH(r, &runs->over, entry) {

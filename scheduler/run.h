@@ -85,7 +85,7 @@ struct run {
     uint16_t n_words;
     bool     alarmed;
     bool     in_progress;                /* run_progress is at work */
-    bool     stored_over;                /* its end is on disk */
+    bool     stored, stored_over;        /* it is on disk; its end is */
     unsigned changes;                    /* on their way to the disk */
     double   settled_since;              /* flow time: nothing but results to publish; 0: more */
     double   full_since;                 /* flow time; 0: not full */

@@ -153,7 +153,7 @@ static int compare_runs(const void *a, const void *b)
 
 static void fill_add(const struct run *r, uint64_t id, Sluice__Run ***runs, size_t *n)
 {
-    if (id != 0 && r->work.id != id)
+    if ((id != 0 && r->work.id != id) || !r->stored)
         return;
     *runs = mem_grow(*runs, *n + 1, sizeof(struct Sluice__Run *));
     (*runs)[(*n)++] = run_message(r);

@@ -96,6 +96,7 @@ static int load_run(void *arg, const struct row_run *row)
     r->started = row->started;
     r->ended = row->ended;
     r->state = state_parse(row->state);
+    r->stored = true;
     if (row->ended) {
         load_totals(r, row);
         r->stored_over = true;

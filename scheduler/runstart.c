@@ -96,11 +96,13 @@ static void started_then(struct run *r, int rc, const struct err *e, void *arg)
         TAILQ_REMOVE(&r->work.flow->works, &r->work, entry);
         TAILQ_REMOVE(&r->runs->open, r, entry);
         run_destroy(r);
-    } else if (s) {
+    } else {
+        r->stored = true;
         m.has_id = true;
         m.id = r->work.id;
         m.output = r->work.output;
-        session_answer(s, ask->ref.id, &m.base);
+        if (s)
+            session_answer(s, ask->ref.id, &m.base);
     }
     free(ask);
 }

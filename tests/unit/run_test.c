@@ -761,6 +761,99 @@ static void B78_a_full_run_without_progress_is_an_alarm(void **state)
     assert_int_equal(n1->load.charged + n2->load.charged, 0);
 }
 
+static void report(struct node *n, uint64_t bytes, uint32_t processing)
+{
+    Sluice__Report r = SLUICE__REPORT__INIT;
+
+    r.has_bytes_used = r.has_processing = true;
+    r.bytes_used = bytes;
+    r.processing = processing;
+    flow_report(n, &r);
+}
+
+static void a_lasting_difference_between_ledger_and_reports_is_an_alarm(void **state)
+{
+    (void)state;
+    report(n1, 0, 0);
+    report(n2, 4096, 1);                         /* the ledger knows of nothing there */
+    alarms = 0;
+    world_pass(4);
+    report(n2, 4096, 1);
+    flow_alarms(world.d.flow, count_alarm, "LedgerDiffers");
+    assert_int_equal(alarms, 0);
+    world_pass(2);
+    report(n2, 4096, 1);
+    report(n1, 0, 0);
+    flow_alarms(world.d.flow, count_alarm, "LedgerDiffers");
+    assert_int_equal(alarms, 1);
+    assert_int_equal(counters_get(world.d.counters, "ledger_differs"), 1);
+    report(n2, 0, 0);
+    alarms = 0;
+    flow_alarms(world.d.flow, count_alarm, "LedgerDiffers");
+    assert_int_equal(alarms, 0);
+}
+
+static void what_is_taken_back_from_a_node_goes_to_another(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n, *other;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n), *b;
+    other = n == n1 ? n2 : n1;
+    answer_built(n, a);
+    flow_evict(n, "it moves to the other pool");
+    Sluice__Cancel *c = TAKE(n->session, sluice__cancel);
+    assert_non_null(c);
+    FREE(c);
+    n->pool = POOL_ASYNC;                        /* so that it does not get it back */
+    flow_node_changed(n);
+    unsigned emptied = world.emptied;
+    answer_failed(n, a, "Cancelled");
+    assert_int_equal(world.emptied, emptied + 1);
+    world_turn();
+    b = assigned(other);
+    assert_non_null(b);
+    assert_int_equal(the_run(run)->work.retried, 0);     /* that was no failure */
+    flow_evict(other, "again");
+    world_pass(6);                               /* it does not answer: its charge stays, the TF goes on */
+    assert_int_equal(other->load.charged, 128 + 128);
+    Sluice__Assign *d = assigned(other);
+    assert_non_null(d);
+    answer_done(other, d, false);
+    answer_failed(other, b, "Cancelled");
+    world_turn();
+    assert_int_equal(other->load.charged, 0);
+    assert_int_equal(the_run(run)->done, 1);
+    FREE(a);
+    FREE(b);
+    FREE(d);
+}
+
+static void nobody_hears_of_a_run_before_it_is_on_disk(void **state)
+{
+    Sluice__StartRun m = SLUICE__START_RUN__INIT;
+    Sluice__GetRuns g = SLUICE__GET_RUNS__INIT;
+
+    (void)state;
+    m.output = "/tmp/out";
+    run_start(client, 1, &m);
+    assert_int_equal(world_sent(client, &sluice__started_run__descriptor), 0);
+    run_list(client, 2, &g);
+    Sluice__Runs *l = TAKE(client, sluice__runs);
+    assert_int_equal(l->n_runs, 0);
+    FREE(l);
+    error_of(join_source(1, 0, true, 1), ERR_NOT_FOUND, "no run 1");
+    world_turn();
+    run_list(client, 2, &g);
+    l = TAKE(client, sluice__runs);
+    assert_int_equal(l->n_runs, 1);
+    FREE(l);
+}
+
 static void runs_share_the_pool_by_least_charge(void **state)
 {
     uint64_t one = begin_run(1), two = begin_run(1);
@@ -1285,6 +1378,9 @@ int main(void)
         WITH_WORLD(building_and_high_water_bound_what_a_node_is_given),
         WITH_WORLD(in_flight_limit_is_kept_and_comes_back),
         WITH_WORLD(B78_a_full_run_without_progress_is_an_alarm),
+        WITH_WORLD(a_lasting_difference_between_ledger_and_reports_is_an_alarm),
+        WITH_WORLD(what_is_taken_back_from_a_node_goes_to_another),
+        WITH_WORLD(nobody_hears_of_a_run_before_it_is_on_disk),
         WITH_WORLD(runs_share_the_pool_by_least_charge),
         WITH_WORLD(a_source_that_comes_back_goes_on),
         WITH_WORLD(a_source_that_does_not_come_back_is_given_up),
