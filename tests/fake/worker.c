@@ -84,7 +84,7 @@ struct worker {
 };
 
 /* Everything that was ever assigned: the newest fence, and by how many it is held now. */
-struct seen { UT_hash_handle hh; uint64_t key[3]; uint64_t epoch; uint32_t attempt; unsigned holders; bool accepted; };
+struct seen { UT_hash_handle hh; uint64_t key[3]; uint64_t epoch; uint32_t attempt; unsigned holders; bool accepted; char last[64]; };
 
 /* Keys of runs, as RunOpen brought them. */
 struct key { UT_hash_handle hh; uint64_t run; uint8_t key[RUNKEY_SIZE]; };
@@ -503,7 +503,12 @@ static void take(struct worker *w, const Sluice__Assign *a, struct seen *s)
     h->stalled = every(opt.stall, w->assigned);
     w->used += h->bytes;
     s->holders++;
-    all.doubles += s->holders > 1 && !s->accepted;
+    if (s->holders > 1 && !s->accepted) {
+        all.doubles++;
+        log_warning("TF %llu: %s was given it, fence %llu.%u, and %s still has it", (unsigned long long)h->id, w->name, (unsigned long long)h->epoch,
+                    h->attempt, s->last);
+    }
+    snprintf(s->last, sizeof(s->last), "%s", w->name);
     TAILQ_INSERT_TAIL(&w->helds, h, link);
     TAILQ_FOREACH(i, &w->helds, link)
         n++;
@@ -980,7 +985,7 @@ int main(int argc, char **argv)
     ev_signal usr1;
 
     parse(argc, argv);
-    if (log_open("fake-worker", NULL, opt.quiet ? LOG_LEVEL_ERR : LOG_LEVEL_INFO, &e) < 0 || file_owner_self(&self, &e) < 0)
+    if (log_open("fake-worker", NULL, opt.quiet ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, &e) < 0 || file_owner_self(&self, &e) < 0)
         fake_die(&e);
     loop = ev_default_loop(0);
     names = names_create(loop, &e);

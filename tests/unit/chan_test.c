@@ -697,7 +697,7 @@ static void descriptors_travel_with_their_frame(void **unused)
     assert_int_equal(b.n_fds, 3);
     for (int i = 0; i < 3; i++) {
         assert_true(fcntl(b.fds[i], F_GETFD) & FD_CLOEXEC);
-        assert_int_equal(write(b.fds[i], "0123" + i, 1), 1);
+        assert_int_equal(write(b.fds[i], &"0123"[i], 1), 1);
         assert_int_equal(read(pipes[i == 1][0], &byte, 1), 1);
         assert_int_equal(byte, '0' + i);
         close(b.fds[i]);
