@@ -246,10 +246,10 @@ static int write_head(struct buffer *b, struct err *e)
 
 static void give_back(struct buffer *b)
 {
+    if (b->fd >= 0 && b->ours)
+        unlink(b->path);                         /* first: to unmap hundreds of GiB takes longer than we may have */
     if (b->map != NULL)
         munmap(b->map, file_bytes(b));
-    if (b->fd >= 0 && b->ours)
-        unlink(b->path);
     if (b->fd >= 0)
         close(b->fd);
     b->map = NULL;

@@ -310,11 +310,13 @@ static void say_published(struct worker *w, struct tf_name tf, struct fence fenc
 {
     Sluice__Published m = SLUICE__PUBLISHED__INIT;
     struct tf_id id;
+    char text[512];
 
     tf_id_fill(&id, tf, fence);
     m.tf = &id.tf;
     m.fence = &id.fence;
-    m.text = (char *)why;
+    worker_text(text, sizeof text, why);
+    m.text = why ? text : NULL;
     link_send(w->link, &m.base);
 }
 
@@ -340,7 +342,7 @@ static void finish(struct delivery *x)
         outputs_close(x);
         x->undelivered = false;
         x->all->undelivered--;
-        held_fail(h, x->cancelled ? "Cancelled" : strstr(x->why.text, "digest ") ? "DigestMismatch" : "OutputFailed", NULL,
+        held_fail(h, x->cancelled ? "Cancelled" : x->end == DELIVER_CORRUPT ? "DigestMismatch" : "OutputFailed", NULL,
                   x->device, NULL, "%s", x->cancelled ? h->cancelled : x->why.text);
     } else {
         held_remove(h);
@@ -519,22 +521,23 @@ static void look(struct deliver *d)
 {
     int64_t now = worker_now(d->worker);
     const char *word = "";
+    char text[700] = "";
     struct delivery *x;
 
     TAILQ_FOREACH(x, &d->list, entry) {
         double limit = x->held ? x->held->work->deliver_timeout : d->worker->conf->limits.deliver_timeout;
         if (x->again_at != 0 && (word[0] == '\0' || x->end == DELIVER_AGAIN_FULL)) {
             word = x->end == DELIVER_AGAIN_FULL ? "OutputFull" : "OutputFailing";
-            snprintf(d->text, sizeof d->text, "results wait for their disk: %.400s", x->why.text);
+            snprintf(text, sizeof text, "results wait for their disk: %s", x->why.text);
         } else if (x->running && x->pause > 0 && d->word[0] != '\0' && word[0] == '\0') {
             word = d->word;                      /* being tried: as it was until we know better */
         } else if (x->running && word[0] == '\0' && (double)(now - x->step_at) / 1e9 > limit) {
             word = "OutputStalled";
-            snprintf(d->text, sizeof d->text, "a delivery to %.300s hangs for %.0f s", x->dir, (double)(now - x->step_at) / 1e9);
+            snprintf(text, sizeof text, "for %.0f s a delivery hangs: to %.300s", (double)(now - x->step_at) / 1e9, x->dir);
         }
     }
-    if (word[0] == '\0')
-        d->text[0] = '\0';
+    if (text[0] != '\0' || word[0] == '\0')
+        worker_text(d->text, sizeof d->text, text);
     if (strcmp(word, d->word) != 0) {
         if (word[0] == '\0')
             log_info("delivery: results go to their disk again");

@@ -32,7 +32,7 @@ void delivery_free(struct delivery *d);
 
 /* ---- the thread's part, alone for tests ---- */
 struct output { char *stage; int fd; uint64_t size, count; char *digest; char *json; };
-enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVER_NEVER };
+enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVER_NEVER, DELIVER_CORRUPT };
 /* Writes all outputs and their .json, fsyncs files and folder. Whatever does not end well leaves none of them. */
 enum deliver_end deliver_write(const char *output, const char *stem, struct fence fence, const struct output *out, unsigned n, struct err *e);
 /* Links what an attempt wrote to the final names, never over another file: one that is there with the same bytes counts as published, another is an

@@ -15,7 +15,6 @@
 #include "frame.h"
 #include "log.h"
 #include "mem.h"
-#include "str.h"
 #include "watch.h"
 #include "worker.h"
 
@@ -46,7 +45,7 @@ struct device {
     enum device_state state;
     struct child *child;
     struct chan  *chan;
-    struct { char *recipe; int64_t used; bool ready; } recipe[RECIPES];
+    struct { char *recipe; uint64_t used; } recipe[RECIPES];     /* used: turn of the last TF of it */
     unsigned asked;                              /* place of the recipe that was asked for last */
     struct held *held;
     char     stage[32];                          /* that it said last */
@@ -66,7 +65,7 @@ struct devices {
     struct worker *worker;
     struct device *device; unsigned n;
     TAILQ_HEAD(, held) queue;
-    bool started, stopping, said_room;
+    bool started, stopping;
     uint64_t turn;
 };
 
@@ -216,7 +215,7 @@ static void stuck(void *arg, const char *what)
     struct device *d = arg;
 
     post(d, DEVICE_HELD_ON);
-    snprintf(d->why, sizeof d->why, "%s", what);
+    worker_text(d->why, sizeof d->why, what);
     fail_held(d, what);
 }
 
@@ -239,10 +238,7 @@ static void ready(struct device *d, const Sluice__RecoReady *m)
         doom(d, "Crashed", "its process said twice that it is ready");
         return;
     }
-    struct str shown = { 0 };
-    str_escape(&shown, m->software ? m->software : "", m->software ? strlen(m->software) : 0);
-    snprintf(d->software, sizeof d->software, "%s", shown.len > 0 ? str_text(&shown) : "unknown");
-    str_free(&shown);
+    worker_text(d->software, sizeof d->software, m->software && m->software[0] ? m->software : "unknown");
     if (m->device != NULL && m->device->has_memory)
         d->memory = m->device->memory;
     d->boot_failures = 0;
@@ -259,8 +255,14 @@ static void workflow_answer(struct device *d, uint32_t id, const Sluice__Error *
         return;
     }
     if (refused == NULL) {
-        d->recipe[d->asked].ready = true;
-        go(d);
+        if (d->cancel_at == 0) {
+            go(d);
+            return;
+        }
+        struct held *late = take_off(d);
+        post(d, DEVICE_RESULT);
+        held_fail(late, "Cancelled", NULL, d->serial, NULL, "%s", late->cancelled);
+        devices_pump(d->all);
         return;
     }
     free(d->recipe[d->asked].recipe);
@@ -330,7 +332,7 @@ static void message(void *arg, struct chan *c, unsigned type, uint32_t id, const
         break;
     case SLUICE__TYPE__RECO_STAGE: {
         const Sluice__RecoStage *s = (const Sluice__RecoStage *)m;
-        snprintf(d->stage, sizeof d->stage, "%s", s->stage ? s->stage : "");
+        worker_text(d->stage, sizeof d->stage, s->stage);
         d->since = worker_now(d->all->worker);
         break;
     }
@@ -437,7 +439,7 @@ static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
         return;
     }
     d->boot_failures++;
-    snprintf(d->why, sizeof d->why, "%.250s", e.text);
+    worker_text(d->why, sizeof d->why, e.text);
     if (d->boot_failures == 1)
         log_warning("%s; tried again", e.text);
     d->again.repeat = back_off(d);
@@ -469,7 +471,6 @@ static void ask(struct device *d, const struct work *work)
     }
     free(d->recipe[at].recipe);
     d->recipe[at].recipe = mem_strdup(work->recipe);
-    d->recipe[at].ready = false;
     d->asked = at;
     m.has_id = 1;
     m.id = at;
@@ -505,7 +506,7 @@ static void go(struct device *d)
     m.segments = list;
     m.has_generation = 1;
     m.generation = buffer_generation(w->buffer);
-    d->recipe[at].used = (int64_t)++d->all->turn;
+    d->recipe[at].used = ++d->all->turn;
     d->stage[0] = '\0';
     d->begun = clock_mono_ns();
     h->started = d->begun;

@@ -137,7 +137,7 @@ static enum deliver_end copy(int from, int to, const struct output *o, const cha
         snprintf(digest, sizeof digest, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
         if (o->digest != NULL && strcmp(digest, o->digest) != 0) {
             err_set(e, ERR_FAILED, "%s: digest %s announced, %s found", path, o->digest, digest);
-            end = DELIVER_NEVER;
+            end = DELIVER_CORRUPT;
         }
     }
     free(step);

@@ -65,7 +65,7 @@ static const char *trouble(const struct report *r, const char **text)
 void report_trouble(struct report *r, const char *word, const char *text)
 {
     r->extra_word = word;
-    snprintf(r->extra, sizeof r->extra, "%s", text ? text : "");
+    worker_text(r->extra, sizeof r->extra, text);
     worker_changed(r->worker);
 }
 

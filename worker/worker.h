@@ -49,6 +49,8 @@ struct worker {
 int64_t worker_now(const struct worker *w);
 /* Something that reports show has changed. */
 void worker_changed(struct worker *w);
+/* Text from elsewhere as it may stand in a message or a line: escaped, cut to size where a letter ends. */
+void worker_text(char *out, size_t size, const char *text);
 /* Ends the program in order, with this status. */
 void worker_stop(struct worker *w, int status);
 

@@ -1,4 +1,4 @@
-/* fence_test.c - the newest fence of each TF is remembered, older ones are not taken, memory is bounded */
+/* fence_test.c - the newest fence of each TF is remembered, older ones are not taken, memory is bounded; the devices' table; texts */
 #include "config.h"
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "fence.h"
+#include "worker.h"
 
 static const struct tf_name a = { 1, 0, 10 }, b = { 1, 0, 11 }, as_job = { 0, 1, 10 };
 
@@ -139,6 +140,23 @@ static void work_starts_only_on_an_idle_device_and_a_process_only_where_there_is
     }
 }
 
+/* ---- worker.c ------------------------------------------------------------------------------------------ */
+
+static void text_from_elsewhere_is_escaped_and_cut_where_a_letter_ends(void **unused)
+{
+    (void)unused;
+    char out[8];
+
+    worker_text(out, sizeof out, "a\033b");
+    assert_string_equal(out, "a\\x1bb");
+    worker_text(out, sizeof out, "aaaaaa\xc3\xa9");           /* two bytes, one too many */
+    assert_string_equal(out, "aaaaaa");
+    worker_text(out, sizeof out, "aaaaa\xc3\xa9");
+    assert_string_equal(out, "aaaaa\xc3\xa9");
+    worker_text(out, sizeof out, NULL);
+    assert_string_equal(out, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +165,7 @@ int main(void)
         cmocka_unit_test(a_closed_run_is_forgotten_and_others_are_not),
         cmocka_unit_test(beyond_the_limit_the_one_met_longest_ago_goes),
         cmocka_unit_test(messages_without_their_fields_are_refused),
+        cmocka_unit_test(text_from_elsewhere_is_escaped_and_cut_where_a_letter_ends),
         cmocka_unit_test(a_device_that_has_a_process_can_always_lose_it),
         cmocka_unit_test(every_state_can_be_reached_and_left),
         cmocka_unit_test(work_starts_only_on_an_idle_device_and_a_process_only_where_there_is_none),
