@@ -148,7 +148,7 @@ static void text_from_elsewhere_is_escaped_and_cut_where_a_letter_ends(void **un
     char out[8];
 
     worker_text(out, sizeof out, "a\033b");
-    assert_string_equal(out, "a\\x1bb");
+    assert_string_equal(out, "a\\x1Bb");
     worker_text(out, sizeof out, "aaaaaa\xc3\xa9");           /* two bytes, one too many */
     assert_string_equal(out, "aaaaaa");
     worker_text(out, sizeof out, "aaaaa\xc3\xa9");
