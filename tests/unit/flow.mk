@@ -19,18 +19,22 @@ tests_unit_dispatch_test_LDADD = scheduler/libdispatch.a $(BASE_LIBS) $(CMOCKA_L
 tests_unit_ledger_test_SOURCES = %D%/ledger_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_ledger_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_ledger_test_LDADD = $(FLOW_TEST_LDADD)
+tests_unit_ledger_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_run_test_LDADD = $(FLOW_TEST_LDADD)
+tests_unit_run_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 tests_unit_job_test_SOURCES = %D%/job_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_job_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_job_test_LDADD = $(FLOW_TEST_LDADD)
+tests_unit_job_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_flow_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_flow_test_LDADD = $(FLOW_TEST_LDADD)
+tests_unit_flow_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 tests_unit_words_test_SOURCES = %D%/words_test.c
 tests_unit_words_test_CPPFLAGS = $(KERNELS_CPPFLAGS) $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
