@@ -14,9 +14,10 @@
 
 /* clang-format off */
 const struct workflow_word_stage workflow_word_stages[] = {
-    { "decode",  { "cpu" }, { { "batch", 4096, UINT64_C(2) << 30, true } } },
-    { "cluster", { "cpu" }, { { "peak", 0, 1023, false }, { "qtot", 0, 25575, false }, { "noise_run", 1, 4000, false },
-                              { "noise_count", 1, 4000, false }, { "noise_max", 0, 1024, false } } },
+    { "decode",  { "cpu", "cuda", "hip", "opencl", "emu" }, { { "batch", 4096, UINT64_C(2) << 30, true } } },
+    { "cluster", { "cpu", "cuda", "hip", "opencl", "emu" },
+                 { { "peak", 0, 1023, false }, { "qtot", 0, 25575, false }, { "noise_run", 1, 4000, false },
+                   { "noise_count", 1, 4000, false }, { "noise_max", 0, 1024, false } } },
     { 0 },
 };
 

@@ -211,9 +211,7 @@ void source_tf_due(struct tf *t)
 
     if (t->state == TF_FORMING) {
         if (r->state == SLUICE__RUN_STATE__CONFIGURING || source_awaits_return(r)) {
-            bool pulled = t->pulled;
             tf_enter(t, TF_FORMING, now + limits_of(r)->part_timeout);     /* the other sources are still to come */
-            t->pulled = pulled;
             return;
         }
         counters_add(t->work->flow->d->counters, "parts_late", 1);

@@ -134,7 +134,7 @@ void tf_enter(struct tf *t, enum tf_state state, double due)
     if (state != t->state)
         t->entered = flow_now(w->flow);
     t->state = state;
-    if (state != TF_WAITING)
+    if (state != TF_WAITING && state != TF_FORMING)
         t->pulled = false;
     due_set(t, due);
     if (state == TF_QUEUED)

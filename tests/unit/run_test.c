@@ -91,7 +91,7 @@ static void words_are_checked_before_a_run_is_accepted(void **state)
     m.workflow = "decode";
     m.backends = "decode=fpga";
     assert_int_equal(start_run(client, &m), 0);
-    error_of(client, ERR_USAGE, "choices are auto, gpu, cpu");
+    error_of(client, ERR_USAGE, "choices are auto, gpu, cpu, cuda");
     m.backends = NULL;
     m.policy = "random";
     assert_int_equal(start_run(client, &m), 0);
@@ -1221,6 +1221,40 @@ static void a_pulled_tf_waits_for_its_worker_no_longer_than_the_grace(void **sta
     FREE(b);
 }
 
+static void what_was_pulled_stays_so_while_other_sources_are_still_to_come(void **state)
+{
+    uint64_t run = begin_run(2);
+    struct session *s0 = join_source(run, 0, true, 1), *s1 = join_source(run, 1, true, 1);
+    struct node *n;
+
+    (void)state;
+    announce(s0, run, 0, 1, 100, 0, 1);
+    announce(s1, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    world_restart();
+    struct node *other = n == n1 ? n2 : n1;
+    world_connect(other, NULL, 0, NULL);
+    s0 = join_source(run, 0, true, 1);
+    announce_pulled(s0, run, a, n->name);
+    world_pass(3);                               /* longer than parts are waited for */
+    s1 = join_source(run, 1, true, 1);
+    announce(s1, run, 0, 1, 100, 0, 1);          /* nobody had come for this part yet */
+    world_pass(3);
+    assert_null(assigned(other));
+    struct idset forget = { 0 };
+    Sluice__Held h = held_of(a, SLUICE__PHASE__PROCESSING);
+    world_connect(n, &h, 1, &forget);
+    assert_int_equal(forget.count, 0);
+    world_turn();
+    assert_null(assigned(other));
+    answer_done(n, a, false);
+    world_turn();
+    assert_int_equal(the_run(run)->done, 1);
+    assert_int_equal(the_run(run)->incomplete, 0);
+    FREE(a);
+}
+
 static void tfs_that_died_with_everybody_who_knew_them_are_lost_by_name(void **state)
 {
     uint64_t run = begin_run(1);
@@ -1390,6 +1424,7 @@ int main(void)
         WITH_WORLD(a_stop_waits_for_what_is_on_its_way),
         WITH_WORLD(a_restart_in_mid_run_loses_nothing),
         WITH_WORLD(a_pulled_tf_waits_for_its_worker_no_longer_than_the_grace),
+        WITH_WORLD(what_was_pulled_stays_so_while_other_sources_are_still_to_come),
         WITH_WORLD(tfs_that_died_with_everybody_who_knew_them_are_lost_by_name),
         WITH_WORLD(a_run_that_is_over_is_remembered),
         WITH_WORLD(listings_say_where_each_tf_is),

@@ -32,7 +32,7 @@ static void same_verdict(const char *workflow, const char *backends, const char 
 }
 
 static const char *const words[] = { "none", "decode", "cluster", "transform", "seed", "fit", "", "Decode", "decode " };
-static const char *const backends[] = { "cpu", "gpu", "cuda", "hip", "opencl", "auto", "emulated", "", "CPU" };
+static const char *const backends[] = { "cpu", "gpu", "cuda", "hip", "opencl", "auto", "emu", "emulated", "", "CPU" };
 
 static void backends_are_judged_alike(void **state)
 {
