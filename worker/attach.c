@@ -217,8 +217,15 @@ static int run_tf(struct attach *a, const Sluice__RecoRun *m, struct pipeline *p
     int64_t begun = clock_mono_ns();
     double cpu = cpu_s();
 
+    char names[96] = "";
+
+    /* The stages take turns in batches, within one call: all of them are what runs now. */
     pipeline_describe(p, &r);
-    stage.stage = (char *)(r.n_stage > 0 ? r.stage[0].stage : "none");
+    for (unsigned i = 0; i < r.n_stage; i++) {
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? "+" : "", r.stage[i].stage);
+    }
+    stage.stage = names[0] ? names : (char *)"none";
     if (wire_send(&a->wire, 0, &stage.base, NULL, 0, e) < 0)
         return -1;
     if (pipeline_run(p, seg, (unsigned)m->n_segments, &r, &why) < 0)
