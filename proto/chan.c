@@ -1,14 +1,12 @@
-/* chan.c - a framed connection on the loop
+/* chan.c - a framed connection on the loop: its life, its sending half, its deadlines
  *
- * From: the socket; the owner (chan_send).  To: the socket; the owner (message, closed, drained).
- * A read takes what the socket has: whole frames are handled where they lie, the beginning of one is kept in `in`. Raw bytes go
- * straight to their place. What is sent is queued and written once a turn of the loop, by a prepare watcher.
- * Always: a frame begins at stream position `pos`; the queue holds whole frames, only its first segment is partly sent; descriptors
- * that came are in `came` until the frame that names them is complete, and at no time more than FRAME_MAX_FDS.
+ * From: the owner (chan_send).  To: the socket; the owner (closed, drained). The receiving half is chan_read.c.
+ * What is sent is queued and written once a turn of the loop, by a prepare watcher.
+ * Always: the queue holds whole frames, each with the raw bytes that belong to it behind it; only its first segment is partly sent.
  */
 #include "config.h"
 
-#include "chan.h"
+#include "chan_part.h"
 
 #include "clock.h"
 #include "mem.h"
@@ -22,83 +20,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum {
-    SCRATCH = 64 * 1024,               /* one read */
-    KEEP = 256 * 1024,                 /* a larger `in` is given back after its frame */
-    READS_A_PASS = 16,                 /* then the other connections have their turn */
-    RAW_READ = 4 * 1024 * 1024,
-    WRITE_A_PASS = 8 * 1024 * 1024,
-    IOVS = 64,
-};
+enum { WRITE_A_PASS = 8 * 1024 * 1024, IOVS = 64 };
 #define STALL_NS (CLOCK_SECOND / 20)   /* a timer later than this: we stood still ourselves */
 
-/* One frame, or raw bytes that belong to the frame before. */
-struct seg {
-    TAILQ_ENTRY(seg) link;
-    const uint8_t *data;
-    size_t size, off;
-    bool   raw, beat, ping;
-    void (*sent)(void *arg, int ok);
-    void  *arg;
-    unsigned n_fds;
-    int    fds[FRAME_MAX_FDS];
-    uint8_t frame[];
-};
-TAILQ_HEAD(segs, seg);
-
-struct came { unsigned n; int fds[FRAME_MAX_FDS]; uint64_t start, end; };    /* they belong to a frame that begins in [start, end) */
-
-struct raw_in {
-    uint8_t *data;
-    size_t   size, got;
-    void   (*done)(void *arg, int ok);
-    void   (*progress)(void *arg, size_t got);
-    void    *arg;
-};
-
-struct chan {
-    struct ev_loop *loop;
-    int  fd;
-    struct chan_limits limits;
-    const struct chan_events *events;
-    void *arg;
-    ev_io rd, wr;
-    ev_prepare flush;
-    ev_timer tick;
-
-    uint8_t *in;                       /* the beginning of a frame */
-    size_t   in_len, in_cap;
-    struct frame_head head;            /* of that frame, once in_len >= FRAME_HEAD */
-    uint64_t pos;
-    struct came came;
-    struct raw_in raw;                 /* raw.data != NULL: raw bytes are next */
-    bool     in_message;
-
-    struct segs queue;
-    size_t   queued;
-    bool     was_full;                 /* more than half: drained is owed */
-    bool     ping_queued;
-
-    int64_t  heard, sent, tick_due, drain_due;     /* monotonic ns */
-    unsigned from;
-    bool known, draining, shut, dead, doomed, destroyed;
-    struct err doom;
-    unsigned busy;                     /* callbacks of ours on the stack */
-    char peer[80];
-};
-
-static _Thread_local uint8_t scratch[SCRATCH];
-
 static int64_t ns(double s) { return (int64_t)(s * (double)CLOCK_SECOND); }
-static bool alive(const struct chan *c) { return !c->dead && !c->doomed && !c->destroyed; }
+bool chan_alive(const struct chan *c) { return !c->dead && !c->doomed && !c->destroyed; }
 
-static void close_fds(int *fds, unsigned n)
+void chan_close_fds(int *fds, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         if (fds[i] >= 0)
@@ -109,9 +41,9 @@ static void close_fds(int *fds, unsigned n)
 
 /* ---- life ---- */
 
-static void enter(struct chan *c) { c->busy++; }
+void chan_enter(struct chan *c) { c->busy++; }
 
-static void leave(struct chan *c)
+void chan_leave(struct chan *c)
 {
     if (--c->busy == 0 && c->destroyed)
         free(c);
@@ -124,13 +56,13 @@ static void seg_free(struct chan *c, struct seg *s, int ok)
         c->queued -= s->size;
     if (s->ping)
         c->ping_queued = false;
-    close_fds(s->fds, s->n_fds);
+    chan_close_fds(s->fds, s->n_fds);
     if (s->sent)
         s->sent(s->arg, ok);
     free(s);
 }
 
-static void raw_end(struct chan *c, int ok)
+void chan_raw_end(struct chan *c, int ok)
 {
     struct raw_in r = c->raw;
 
@@ -149,14 +81,14 @@ static void quiet(struct chan *c)
     ev_io_stop(c->loop, &c->wr);
     ev_prepare_stop(c->loop, &c->flush);
     ev_timer_stop(c->loop, &c->tick);
-    close_fds(c->came.fds, c->came.n);
+    chan_close_fds(c->came.fds, c->came.n);
     c->came.n = 0;
-    raw_end(c, 0);
+    chan_raw_end(c, 0);
     while ((s = TAILQ_FIRST(&c->queue)))
         seg_free(c, s, 0);
 }
 
-static void die(struct chan *c, const struct err *why)
+void chan_die(struct chan *c, const struct err *why)
 {
     struct err copy = *why;
 
@@ -167,10 +99,18 @@ static void die(struct chan *c, const struct err *why)
         c->events->closed(c->arg, c, &copy);
 }
 
+void chan_broken(struct chan *c, enum err_code code, const char *text)
+{
+    struct err e;
+
+    err_set(&e, code, "%s", text);
+    chan_die(c, &e);
+}
+
 /* From wherever we are: `closed` follows from the loop. */
 static void doom(struct chan *c, const struct err *why)
 {
-    if (!alive(c))
+    if (!chan_alive(c))
         return;
     c->doomed = true;
     c->doom = *why;
@@ -182,11 +122,11 @@ void chan_destroy(struct chan *c)
     if (c == NULL || c->destroyed)
         return;
     c->destroyed = true;
-    enter(c);
+    chan_enter(c);
     quiet(c);
     close(c->fd);
     free(c->in);
-    leave(c);
+    chan_leave(c);
 }
 
 /* ---- sending ---- */
@@ -263,7 +203,7 @@ int chan_send_fds(struct chan *c, uint32_t id, const ProtobufCMessage *m, const 
 {
     struct seg *s;
 
-    if (!alive(c) || c->draining)
+    if (!chan_alive(c) || c->draining)
         return -1;
     if (n_fds > FRAME_MAX_FDS)
         return refuse_send(c, ERR_PROTOCOL, "more descriptors than a frame can carry");
@@ -273,7 +213,7 @@ int chan_send_fds(struct chan *c, uint32_t id, const ProtobufCMessage *m, const 
     for (; s->n_fds < n_fds; s->n_fds++) {
         s->fds[s->n_fds] = fcntl(fds[s->n_fds], F_DUPFD_CLOEXEC, 0);
         if (s->fds[s->n_fds] < 0) {
-            close_fds(s->fds, s->n_fds);
+            chan_close_fds(s->fds, s->n_fds);
             free(s);
             return refuse_send(c, ERR_FAILED, "a descriptor that was to be sent cannot be duplicated");
         }
@@ -308,7 +248,7 @@ int chan_send_raw(struct chan *c, const void *data, size_t size, void (*sent)(vo
 {
     struct seg *s;
 
-    if (!alive(c) || c->draining)
+    if (!chan_alive(c) || c->draining)
         return -1;
     s = mem_zalloc(sizeof(*s));
     s->data = data;
@@ -366,7 +306,7 @@ static ssize_t write_some(struct chan *c)
     while (n < 0 && errno == EINTR);
     if (n > 0) {
         c->sent = clock_mono_ns();
-        close_fds(first->fds, first->n_fds);
+        chan_close_fds(first->fds, first->n_fds);
         first->n_fds = 0;
     }
     return n;
@@ -401,20 +341,20 @@ static void write_pass(struct chan *c)
     size_t total = 0;
     struct err e;
 
-    while (alive(c) && !TAILQ_EMPTY(&c->queue) && total < WRITE_A_PASS) {
+    while (chan_alive(c) && !TAILQ_EMPTY(&c->queue) && total < WRITE_A_PASS) {
         ssize_t n = write_some(c);
 
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (n < 0) {
             err_errno(&e, ERR_UNREACHABLE, "connection lost while sending");
-            die(c, &e);
+            chan_die(c, &e);
             return;
         }
         total += (size_t)n;
         written(c, (size_t)n);
     }
-    if (!alive(c))
+    if (!chan_alive(c))
         return;
     if (TAILQ_EMPTY(&c->queue))
         all_sent(c);
@@ -433,12 +373,12 @@ static void on_flush(struct ev_loop *loop, ev_prepare *w, int events)
 
     (void)events;
     ev_prepare_stop(loop, w);
-    enter(c);
+    chan_enter(c);
     if (c->doomed)
-        die(c, &c->doom);
+        chan_die(c, &c->doom);
     else
         write_pass(c);
-    leave(c);
+    chan_leave(c);
 }
 
 static void on_writable(struct ev_loop *loop, ev_io *w, int events)
@@ -446,345 +386,9 @@ static void on_writable(struct ev_loop *loop, ev_io *w, int events)
     struct chan *c = CONTAINER_OF(w, struct chan, wr);
 
     (void)loop, (void)events;
-    enter(c);
+    chan_enter(c);
     write_pass(c);
-    leave(c);
-}
-
-/* ---- receiving ---- */
-
-static void broken(struct chan *c, enum err_code code, const char *text)
-{
-    struct err e;
-
-    err_set(&e, code, "%s", text);
-    die(c, &e);
-}
-
-/* Takes the descriptors of a complete frame into fds. */
-static int claim(struct chan *c, int *fds)
-{
-    struct came *k = &c->came;
-
-    if (c->head.fds == 0)
-        return 0;
-    if (k->n != c->head.fds || c->pos < k->start || c->pos >= k->end) {
-        broken(c, ERR_PROTOCOL, "a frame does not come with the descriptors that it names");
-        return -1;
-    }
-    memcpy(fds, k->fds, sizeof(int) * k->n);
-    k->n = 0;
-    return 0;
-}
-
-static void answer_ping(struct chan *c, uint32_t id, const ProtobufCMessage *m)
-{
-    const Sluice__Ping *ping = (const Sluice__Ping *)m;
-    Sluice__Pong pong = SLUICE__PONG__INIT;
-
-    pong.has_number = ping->has_number;
-    pong.number = ping->number;
-    chan_send(c, id, &pong.base);
-}
-
-static void handle_frame(struct chan *c, const uint8_t *body)
-{
-    const struct frame_type *t = frame_type(c->head.type);
-    int fds[FRAME_MAX_FDS];
-    unsigned n_fds = c->head.fds;
-    ProtobufCMessage *m;
-    struct err e;
-
-    if (claim(c, fds) < 0)
-        return;
-    m = frame_unpack(t, body, c->head.length, &e);
-    if (m == NULL) {
-        close_fds(fds, n_fds);
-        die(c, &e);
-        return;
-    }
-    if (t->type == SLUICE__TYPE__PING) {
-        answer_ping(c, c->head.id, m);
-    } else if (t->type != SLUICE__TYPE__PONG) {
-        c->in_message = true;
-        c->events->message(c->arg, c, t->type, c->head.id, m, fds, n_fds);
-        c->in_message = false;
-    }
-    close_fds(fds, n_fds);
-    protobuf_c_message_free_unpacked(m, NULL);
-}
-
-/* The head alone decides whether the frame is taken. */
-static int take_head(struct chan *c, const uint8_t *p)
-{
-    struct err e;
-
-    if (frame_parse_head(p, &c->head, &e) < 0)
-        ;
-    else if (!c->known && c->head.length > c->limits.max_length)
-        err_set(&e, ERR_PROTOCOL, "%s of %u bytes from a peer that is not known yet, at most %u are taken",
-                frame_type(c->head.type)->name, c->head.length, c->limits.max_length);
-    else if ((frame_type(c->head.type)->from & c->from) == 0)
-        err_set(&e, ERR_PROTOCOL, "%s may not come from this peer", frame_type(c->head.type)->name);
-    else
-        return 0;
-    die(c, &e);
-    return -1;
-}
-
-/* Room in `in` for the next read of a frame of `total` bytes: it grows with what has come, not with what was promised. */
-static int make_room(struct chan *c, size_t total)
-{
-    size_t want = c->in_len + (c->in_len > SCRATCH ? c->in_len : SCRATCH);
-    uint8_t *p;
-
-    if (want > total)
-        want = total;
-    if (want <= c->in_cap)
-        return 0;
-    p = realloc(c->in, want);
-    if (p == NULL) {
-        broken(c, ERR_FAILED, "no memory for a message");
-        return -1;
-    }
-    c->in = p;
-    c->in_cap = want;
-    return 0;
-}
-
-static void frame_end(struct chan *c, size_t total)
-{
-    c->pos += total;
-    c->in_len = 0;
-    if (c->in_cap > KEEP) {
-        free(c->in);
-        c->in = NULL;
-        c->in_cap = 0;
-    }
-}
-
-static size_t frame_total(const struct chan *c)
-{
-    return c->in_len < FRAME_HEAD ? FRAME_HEAD : FRAME_HEAD + (size_t)c->head.length;
-}
-
-/* `in` got longer by n: does what has become possible. */
-static void in_grown(struct chan *c, size_t n)
-{
-    bool had_head = c->in_len >= FRAME_HEAD;
-
-    c->in_len += n;
-    if (c->in_len < FRAME_HEAD || (!had_head && take_head(c, c->in) < 0))
-        return;
-    if (c->in_len == frame_total(c)) {
-        uint8_t *frame = c->in;
-        size_t total = c->in_len;
-
-        handle_frame(c, frame + FRAME_HEAD);
-        if (!c->destroyed)
-            frame_end(c, total);
-    }
-}
-
-static size_t feed_raw(struct chan *c, const uint8_t *p, size_t n)
-{
-    struct raw_in *r = &c->raw;
-    size_t take = n < r->size - r->got ? n : r->size - r->got;
-
-    memcpy(r->data + r->got, p, take);
-    r->got += take;
-    c->pos += take;
-    if (take > 0 && r->progress)
-        r->progress(r->arg, r->got);
-    if (alive(c) && r->done && r->got == r->size)
-        raw_end(c, 1);
-    return take;
-}
-
-/* Handles n bytes that were read into the scratch. */
-static void feed(struct chan *c, const uint8_t *p, size_t n)
-{
-    while (alive(c) && !c->draining && (n > 0 || (c->raw.done && c->raw.got == c->raw.size))) {
-        size_t take;
-
-        if (c->raw.done) {
-            take = feed_raw(c, p, n);
-        } else if (c->in_len == 0 && n >= FRAME_HEAD) {
-            if (take_head(c, p) < 0)
-                return;
-            take = FRAME_HEAD + (size_t)c->head.length;
-            if (take > n) {            /* only its beginning */
-                if (make_room(c, n) < 0)
-                    return;
-                memcpy(c->in, p, n);
-                c->in_len = n;
-                return;
-            }
-            handle_frame(c, p + FRAME_HEAD);
-            if (!c->destroyed)
-                c->pos += take;
-        } else {
-            take = frame_total(c) - c->in_len < n ? frame_total(c) - c->in_len : n;
-            if (make_room(c, c->in_len + take) < 0)
-                return;
-            memcpy(c->in + c->in_len, p, take);
-            in_grown(c, take);
-        }
-        p += take;
-        n -= take;
-    }
-}
-
-/* Puts the descriptors of one read into `came`. The kernel ends a read at the bytes that descriptors came with. */
-static int take_fds(struct chan *c, struct msghdr *msg, uint64_t start, size_t n)
-{
-    struct came k = { .start = start, .end = start + n };
-    bool too_many = (msg->msg_flags & MSG_CTRUNC) != 0;
-
-    for (struct cmsghdr *h = CMSG_FIRSTHDR(msg); h; h = CMSG_NXTHDR(msg, h)) {
-        size_t got = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; i < got; i++) {
-            int fd;
-
-            memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
-            if (k.n < FRAME_MAX_FDS)
-                k.fds[k.n++] = fd;
-            else
-                close(fd), too_many = true;
-        }
-    }
-    if (k.n == 0 && !too_many)
-        return 0;
-    if (too_many || c->came.n > 0) {
-        close_fds(k.fds, k.n);
-        broken(c, ERR_PROTOCOL, "more descriptors came than a frame can carry, or than this process may have");
-        return -1;
-    }
-    c->came = k;
-    return 0;
-}
-
-/* Descriptors that no frame asked for are closed with the connection: they would be taken for another frame's. */
-static void check_fds(struct chan *c)
-{
-    bool partial = c->in_len > 0 && c->pos < c->came.end && c->pos >= c->came.start;
-
-    if (alive(c) && c->came.n > 0 && !(partial && (c->in_len < FRAME_HEAD || c->head.fds > 0)))
-        broken(c, ERR_PROTOCOL, "descriptors came that no frame names");
-}
-
-static void peer_gone(struct chan *c)
-{
-    struct err e = { .code = ERR_NONE };
-
-    if (c->in_len > 0 || c->raw.done)
-        err_set(&e, ERR_UNREACHABLE, "the peer closed the connection in the middle of a message");
-    else
-        snprintf(e.text, sizeof(e.text), "closed by the peer");
-    die(c, &e);
-}
-
-/* n as recv gave it. 0: nothing came (or the end), the pass is over. */
-static int read_result(struct chan *c, ssize_t n)
-{
-    struct err e;
-
-    if (n > 0) {
-        c->heard = clock_mono_ns();
-        return 1;
-    }
-    if (n == 0)
-        peer_gone(c);
-    else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-        err_errno(&e, ERR_UNREACHABLE, "connection lost");
-        die(c, &e);
-    }
-    return 0;
-}
-
-/* With the beginning of a frame in `in`, first its rest; then whatever comes, into the scratch. Returns how many pieces. */
-static size_t read_places(struct chan *c, struct iovec iov[2])
-{
-    size_t n = 0, total = frame_total(c);
-
-    if (c->in_len > 0) {
-        if (make_room(c, total) < 0)
-            return 0;
-        iov[n++] = (struct iovec){ c->in + c->in_len, (c->in_cap < total ? c->in_cap : total) - c->in_len };
-    }
-    if (c->in_len == 0 || c->in_cap >= total)
-        iov[n++] = (struct iovec){ scratch, SCRATCH };
-    return n;
-}
-
-static int read_frames(struct chan *c)
-{
-    union { struct cmsghdr align; char buf[CMSG_SPACE(sizeof(int) * FRAME_MAX_FDS)]; } control;
-    struct iovec iov[2];
-    struct msghdr msg = { .msg_iov = iov, .msg_control = &control, .msg_controllen = sizeof(control) };
-    uint64_t start = c->pos + c->in_len;
-    size_t first;
-    ssize_t n;
-
-    msg.msg_iovlen = read_places(c, iov);
-    if (msg.msg_iovlen == 0)
-        return 0;
-    if (c->limits.no_fds)
-        n = msg.msg_iovlen == 1 ? recv(c->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT) : readv(c->fd, iov, 2);
-    else
-        n = recvmsg(c->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (!read_result(c, n) || (!c->limits.no_fds && take_fds(c, &msg, start, (size_t)n) < 0))
-        return 0;
-    first = c->in_len == 0 ? 0 : iov[0].iov_len < (size_t)n ? iov[0].iov_len : (size_t)n;
-    if (first > 0)
-        in_grown(c, first);
-    feed(c, scratch, (size_t)n - first);
-    if (!c->destroyed)
-        check_fds(c);
-    return alive(c) && (c->raw.done || (size_t)n >= SCRATCH);
-}
-
-static int read_raw(struct chan *c)
-{
-    struct raw_in *r = &c->raw;
-    size_t want = r->size - r->got < RAW_READ ? r->size - r->got : RAW_READ;
-    ssize_t n = recv(c->fd, r->data + r->got, want, MSG_DONTWAIT);
-
-    if (!read_result(c, n))
-        return 0;
-    r->got += (size_t)n;
-    c->pos += (uint64_t)n;
-    if (r->progress)
-        r->progress(r->arg, r->got);
-    if (alive(c) && r->done && r->got == r->size)
-        raw_end(c, 1);
-    return 1;
-}
-
-/* Closing in order: what still comes is thrown away until the peer has seen our end, else the kernel would take back what we sent. */
-static int read_away(struct chan *c)
-{
-    ssize_t n = recv(c->fd, scratch, SCRATCH, MSG_DONTWAIT);
-    struct err none = { .code = ERR_NONE, .text = "closed by this side" };
-
-    if (n > 0)
-        return 1;
-    if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-        die(c, &none);
-    return 0;
-}
-
-static void read_pass(struct chan *c)
-{
-    for (unsigned i = 0; i < READS_A_PASS && alive(c); i++) {
-        int more = c->draining ? read_away(c) : c->raw.done ? read_raw(c) : read_frames(c);
-
-        if (!more)
-            return;
-    }
+    chan_leave(c);
 }
 
 static void on_readable(struct ev_loop *loop, ev_io *w, int events)
@@ -792,18 +396,9 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int events)
     struct chan *c = CONTAINER_OF(w, struct chan, rd);
 
     (void)loop, (void)events;
-    enter(c);
-    read_pass(c);
-    leave(c);
-}
-
-int chan_receive_raw(struct chan *c, void *data, size_t size, void (*done)(void *arg, int ok),
-                     void (*progress)(void *arg, size_t got), void *arg)
-{
-    if (!alive(c) || c->draining || !c->in_message || c->raw.done)
-        return -1;
-    c->raw = (struct raw_in){ .data = data, .size = size, .done = done, .progress = progress, .arg = arg };
-    return 0;
+    chan_enter(c);
+    chan_read_pass(c);
+    chan_leave(c);
 }
 
 /* ---- time ---- */
@@ -846,10 +441,10 @@ static void judge(struct chan *c)
     int64_t now = clock_mono_ns();
 
     if (c->draining && now >= c->drain_due) {
-        broken(c, ERR_TIMEOUT, "what was left to send did not go out in time");
+        chan_broken(c, ERR_TIMEOUT, "what was left to send did not go out in time");
     } else if (c->limits.dead_s > 0 && now - c->heard >= ns(c->limits.dead_s)) {
         err_set(&e, ERR_TIMEOUT, "no sign of life for %.1f s", (double)(now - c->heard) / (double)CLOCK_SECOND);
-        die(c, &e);
+        chan_die(c, &e);
     }
 }
 
@@ -859,17 +454,17 @@ static void on_tick(struct ev_loop *loop, ev_timer *w, int events)
     int64_t now = clock_mono_ns(), late = now - c->tick_due;
 
     (void)loop, (void)events;
-    enter(c);
+    chan_enter(c);
     if (late > STALL_NS)               /* we were the silent ones */
         c->heard = c->heard + late < now ? c->heard + late : now;
-    read_pass(c);                      /* what is already here counts */
-    if (alive(c))
+    chan_read_pass(c);                      /* what is already here counts */
+    if (chan_alive(c))
         judge(c);
-    if (alive(c))
+    if (chan_alive(c))
         beat(c);
     if (!c->dead && !c->destroyed)
         tick_set(c);
-    leave(c);
+    chan_leave(c);
 }
 
 /* ---- the rest ---- */
@@ -935,7 +530,7 @@ struct chan *chan_create(struct ev_loop *loop, int fd, const struct chan_limits 
 
 void chan_close_after_send(struct chan *c, double limit_s)
 {
-    if (!alive(c) || c->draining)
+    if (!chan_alive(c) || c->draining)
         return;
     c->draining = true;
     c->drain_due = clock_mono_ns() + ns(limit_s);

@@ -3,7 +3,7 @@ noinst_LIBRARIES += proto/libproto.a proto/libtffile.a
 
 proto_libproto_a_CPPFLAGS = $(PROTO_CPPFLAGS)
 proto_libproto_a_SOURCES = \
-	%D%/chan.c %D%/chan.h \
+	%D%/chan.c %D%/chan.h %D%/chan_part.h %D%/chan_read.c \
 	%D%/connector.c \
 	%D%/frame.c %D%/frame.h \
 	%D%/handshake.c %D%/handshake.h \
