@@ -3,7 +3,12 @@
 load ../lib
 
 setup() { farm_setup; }
-teardown() { farm_teardown; }
+teardown() {
+  local rc=0 pid
+  farm_teardown || rc=1
+  for pid in "${STARTED[@]}"; do rm -f "/dev/shm/faketime_shm_$pid" "/dev/shm/sem.faketime_sem_$pid"; done    # what the tool leaves
+  return $rc
+}
 
 # bench CLASS_LINE: sluiced by hand, whose configuration has one class "lab" and the nodes lab-[1-5].
 bench() {
@@ -50,7 +55,7 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   shift_of=([1]=-1h [2]=-5s [3]=+5s [4]=+1h [5]=+10y)
   seconds=([1]=-3600 [2]=-5 [3]=5 [4]=3600 [5]=315360000)
   for n in 1 2 3 4 5; do
-    # faketime is no part of the processes that the worker starts: only its own clocks are moved, the monotonic one stays
+    # the monotonic clock stays as it is
     worker "w$n" "$n" env LD_PRELOAD="$(ls /usr/lib/*/faketime/libfaketimeMT.so.1)" FAKETIME_DONT_FAKE_MONOTONIC=1 "FAKETIME=${shift_of[n]}" \
       ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0"
   done
