@@ -298,7 +298,7 @@ static void odd_sizes_as_a_full_search(void **state)
     random_states(true);
 }
 
-/* ---- B32: six slow nodes, two fast ones, equal buffers, 90 % of what they can do together --- */
+/* ---- six slow nodes, two fast ones, equal buffers, 90 % of what they can do together --- */
 
 enum { SLOW = 6, FAST = 2, ALL = SLOW + FAST, DEPTH = 12 };
 struct result {
