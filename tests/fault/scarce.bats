@@ -100,7 +100,7 @@ teardown() { farm_teardown; }
   done
   local loops=() i
   for ((i = 0; i < 4 * $(nproc); i++)); do background "busy$i" sh -c 'while :; do :; done'; loops+=($!); done
-  RUN=$(sluice run start --workflow none)
+  RUN=$(sluice run start --workflow decode --output "$FARM/out")       # its results, each fsynced, load the disk
   sluice replay "$(samples)" --run "$RUN" --loop 1000000 --rate max >"$FARM/replay.out" 2>&1 3>&- 8>&- &
   replay=$!
   wait_until 60 done_at_least 5
