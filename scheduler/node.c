@@ -700,7 +700,6 @@ struct node *farm_obtain(struct farm *f, const char *name)
     n->d = f->d;
     snprintf(n->name, sizeof(n->name), "%s", name);
     TAILQ_INIT(&n->marks);
-    TAILQ_INIT(&n->tfs);
     n->contact = SLUICE__CONTACT__NEVER;
     n->load.owner = n;
     HASH_ADD_INORDER(hh, f->by_name, name[0], strlen(n->name), n, by_natural_order);

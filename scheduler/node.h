@@ -66,8 +66,7 @@ struct node {
     double clock_offset;
 
     struct disp_node load;             /* dispatch's view: charges, buffer, speed, building; kept by flow.c */
-    TAILQ_HEAD(, tf) tfs;              /* charged here; kept by flow.c */
-    unsigned n_tfs;
+    unsigned n_tfs;                    /* charged here; kept by flow.c, whose ledger has the list */
     uint64_t done, failed, refused;    /* since start of sluiced */
 };
 
