@@ -1,6 +1,8 @@
-/* cmd_simulate.c - sluice simulate: TF files with digits and truth
+/* cmd_simulate.c - sluice simulate: TF files made from the physics, with their truth
  *
- * Writes DIR/sim-KKKKKK.tf, .digits, .clusters and .truth for every frame.
+ * From: options.  To: DIR/sim-SEED-K.tf, .digits, .clusters, .truth for each TF, K from 1; with
+ * --sources the .tf comes as parts. One TF is in memory at a time. What was written is proven: the
+ * pages are decoded again, and the digits must be those that went in.
  */
 #include "cmd.h"
 #include "cmd_part.h"
@@ -16,18 +18,25 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+enum { FRAMES_MAX = 1000000, SOURCES_MAX = 4096, BLOCKS_MAX = 1000000 };
+
 static const char help[] =
-    "sluice simulate -o DIR - made-up TFs with their truth\n"
-    "      --frames N    how many TFs (1)\n"
-    "      --tracks N    particles in each (250; 0 to 60000)\n"
-    "      --orbits N    length of each (4; 1 to 147)\n"
-    "      --bins N      collisions lie in the first so many time bins (all)\n"
-    "      --seed S      (1) the same seed gives the same TFs\n"
-    "      --pad-to SIZE --blocks N   fill each TF up with N blocks of another detector\n";
+    "sluice simulate -o DIR - time-frames made from the physics, with their truth\n"
+    "  -o, --output DIR   folder, made if it is not there\n"
+    "      --frames N     how many TFs (default 1; up to 1000000)\n"
+    "      --tracks N     particles in each (250; 0 to 65000)\n"
+    "      --orbits N     length of each (4; 1 to 128)\n"
+    "      --bins N       collisions lie in the first N time bins (default: all)\n"
+    "      --seed S       the same seed gives the same TFs (default 1)\n"
+    "      --no-noise     no noise samples apart from those on signals\n"
+    "      --sources N    the TF as N part files, which joined in order are the TF\n"
+    "      --pad-to SIZE --blocks N   fill each TF up to SIZE with N blocks of another detector\n"
+    "Files: sim-SEED-K.tf, .digits, .clusters, .truth, K from 1; parts: sim-SEED-K.tf.part-I.\n";
 
 struct job {
     const char *dir;
-    uint64_t frames, tracks, orbits, bins, seed, pad_to, blocks;
+    uint64_t frames, tracks, orbits, bins, seed, sources, pad_to, blocks;
+    bool no_noise;
     struct pipeline *p;
     uint8_t packet[K_LINKS];
 };
@@ -37,129 +46,174 @@ static int save(const struct job *j, uint64_t k, const char *ending, const void 
 {
     char path[4096];
 
-    if (snprintf(path, sizeof path, "%s/sim-%06" PRIu64 ".%s", j->dir, k, ending) >=
-        (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/sim-%" PRIu64 "-%" PRIu64 ".%s", j->dir, j->seed, k,
+                 ending) >= (int)sizeof path)
         return k_fail(e, K_EOPTION, "the name of the folder is too long");
     return cmd_write(path, data, size, e);
 }
 
-/* Adds blocks of a detector that stages pass over, so that the TF has the size asked for. */
-static int pad(const struct job *j, struct sim_tf *t, struct k_err *e)
+static int save_parts(const struct job *j, uint64_t k, const void *tf, size_t size,
+                      struct k_err *e)
 {
-    struct tf_seg seg = { t->tf, t->tf_size };
-    struct tf_iter it;
-    struct tf_block b;
-    struct tf_info info;
-    struct tf_err te = { 0 };
-    void *out = NULL;
-    size_t n = 0, size = 0;
-    uint64_t own = t->tf_size + j->blocks * (TF_HEADER_SIZE + TF_ENTRY_SIZE);
+    struct tf_seg *part = calloc(j->sources, sizeof *part);
+    struct tf_err te;
+    char ending[32];
+    int r = 0;
 
-    if (j->pad_to < own)
-        return k_fail(e, K_EOPTION, "the TF has %" PRIu64 " bytes already, %" PRIu64 " are asked "
-                      "for", own, j->pad_to);
-    if (tf_check(&seg, 1, &info, NULL, &te) < 0)
-        return k_fail(e, K_EINTERNAL, "%s", te.text);
-    uint64_t rest = j->pad_to - own, each = rest / j->blocks, last = rest - each * (j->blocks - 1);
-    uint8_t *filler = malloc(last + 1);
-    struct tf_new_block *nb = calloc(info.blocks + j->blocks, sizeof *nb);
-    int r = -1;
-    if (filler == NULL || nb == NULL) {
-        k_fail(e, K_ENOMEM, "no memory for a TF of %" PRIu64 " bytes", j->pad_to);
-        goto out;
+    if (part == NULL)
+        return k_fail(e, K_ENOMEM, "out of memory");
+    if (tf_split(tf, size, (unsigned)j->sources, part, &te) < 0)
+        r = k_fail(e, K_EINTERNAL, "%s", te.text);
+    int width = snprintf(NULL, 0, "%" PRIu64, j->sources);
+    for (uint64_t i = 0; i < j->sources && r == 0; i++) {
+        snprintf(ending, sizeof ending, "tf.part-%0*" PRIu64, width, i + 1);
+        r = save(j, k, ending, part[i].data, part[i].size, e);
     }
-    for (uint64_t i = 0; i <= last; i++)
-        filler[i] = (uint8_t)(i * 131 >> 3);
-    tf_iter_init(&it, &seg, 1);
-    while (tf_iter_next(&it, &b, &te) == 1) {
-        if (tf_block_kind(&b) == TF_DATA)
-            nb[n++] = (struct tf_new_block){ "RAWDATA", "TPC", b.subspec, b.payload, b.size };
-    }
-    for (uint64_t i = 0; i < j->blocks; i++)
-        nb[n++] = (struct tf_new_block){ "RAWDATA", "ITS", (uint32_t)i, filler,
-                                         i + 1 == j->blocks ? last : each };
-    if (tf_build(nb, n, info.first_orbit, info.counter, info.run, info.written_ms, &out, &size,
-                 &te) < 0) {
-        k_fail(e, K_ENOMEM, "%s", te.text);
-        goto out;
-    }
-    free(t->tf);
-    t->tf = out;
-    t->tf_size = size;
-    r = 0;
-out:
-    free(filler);
-    free(nb);
+    free(part);
     return r;
+}
+
+static int save_tf(const struct job *j, uint64_t k, const void *tf, size_t size, size_t *written,
+                   struct k_err *e)
+{
+    void *padded = NULL;
+    int r;
+
+    if (j->blocks > 0) {
+        if (simulate_pad(tf, size, j->pad_to, j->blocks, j->seed, &padded, e) < 0)
+            return -1;
+        tf = padded;
+        size = j->pad_to;
+    }
+    r = j->sources > 0 ? save_parts(j, k, tf, size, e) : save(j, k, "tf", tf, size, e);
+    free(padded);
+    *written = size;
+    return r;
+}
+
+/* Digits in, digits out: what the pages hold must be what the simulation made. */
+static int prove(const struct simulate_tf *s, const struct pipeline_result *r, struct k_err *e)
+{
+    void *digits = NULL;
+    size_t size;
+
+    if (simulate_digits(s, &digits, &size, e) < 0)
+        return -1;
+    bool same = size == r->out[0].size && memcmp(digits, r->out[0].data, size) == 0;
+    free(digits);
+    return same ? 0 : k_fail(e, K_EINTERNAL, "the pages hold %" PRIu64 " digits that are not the "
+                             "%" PRIu32 " simulated ones", r->out[0].count, s->digits.n);
+}
+
+static int save_all(struct job *j, uint64_t k, const struct simulate_tf *s, const void *tf,
+                    size_t tf_size, struct k_err *e)
+{
+    struct pipeline_seg seg = { tf, tf_size };
+    struct pipeline_result r;
+    void *truth = NULL;
+    size_t size, written = 0;
+
+    if (pipeline_run(j->p, &seg, 1, &r, e) < 0 || prove(s, &r, e) < 0 ||
+        simulate_truth(s, r.out[1].data, r.out[1].size, &truth, &size, e) < 0)
+        return -1;
+    int bad = save_tf(j, k, tf, tf_size, &written, e) < 0 ||
+              save(j, k, "digits", r.out[0].data, r.out[0].size, e) < 0 ||
+              save(j, k, "clusters", r.out[1].data, r.out[1].size, e) < 0 ||
+              save(j, k, "truth", truth, size, e) < 0;
+    free(truth);
+    if (bad)
+        return -1;
+    printf("sim-%" PRIu64 "-%" PRIu64 ": %zu bytes, %" PRIu32 " collisions, %" PRIu32 " particles, %"
+           PRIu64 " digits, %" PRIu64 " clusters\n", j->seed, k, written, s->collisions,
+           s->conf.tracks, r.out[0].count, r.out[1].count);
+    return 0;
 }
 
 static int frame(struct job *j, uint64_t k, struct k_err *e)
 {
-    struct sim_conf c = {
-        .seed = j->seed, .tracks = (uint32_t)j->tracks, .orbits = (uint32_t)j->orbits,
-        .bins = (uint32_t)j->bins, .first_orbit = (uint32_t)(128 + (k - 1) * j->orbits),
-        .counter = (uint32_t)k, .run = 1,
+    struct simulate_conf c = {
+        .seed = j->seed, .tf = (uint32_t)k, .tracks = (uint32_t)j->tracks,
+        .orbits = (uint32_t)j->orbits, .bins = (uint32_t)j->bins,
+        .first_orbit = (uint32_t)(128 + (k - 1) * j->orbits), .counter = (uint32_t)k, .run = 1,
+        .noise = j->no_noise ? 0 : SIMULATE_NOISE,
     };
-    struct sim_tf t;
-    struct pipeline_result r;
-    void *truth = NULL;
-    size_t size = 0;
-    int ret = -1;
+    struct simulate_tf s;
+    void *tf = NULL;
+    size_t size;
 
-    if (simulate_tf(&c, j->packet, &t, e) < 0)
+    if (simulate_run(&c, &s, e) < 0)
         return -1;
-    struct pipeline_seg s = { t.tf, t.tf_size };
-    if (pipeline_run(j->p, &s, 1, &r, e) == 0 &&
-        simulate_truth(&t, r.out[1].data, &truth, &size, e) == 0 &&
-        (j->blocks == 0 || pad(j, &t, e) == 0) &&
-        save(j, k, "tf", t.tf, t.tf_size, e) == 0 &&
-        save(j, k, "digits", r.out[0].data, r.out[0].size, e) == 0 &&
-        save(j, k, "clusters", r.out[1].data, r.out[1].size, e) == 0 &&
-        save(j, k, "truth", truth, size, e) == 0) {
-        printf("sim-%06" PRIu64 ".tf: %zu bytes, %" PRIu32 " particles, %" PRIu64 " digits, %"
-               PRIu64 " clusters\n", k, t.tf_size, t.nparticles, r.out[0].count, r.out[1].count);
-        ret = 0;
-    }
-    free(truth);
-    simulate_free(&t);
-    return ret;
+    int r = simulate_encode(&s, j->packet, &tf, &size, e);
+    if (r == 0)
+        r = save_all(j, k, &s, tf, size, e);
+    free(tf);
+    simulate_free(&s);
+    return r;
 }
 
-/* -1: go on. */
+static int option(struct job *j, int o, const char *text)
+{
+    switch (o) {
+    case 'o': j->dir = text; return 0;
+    case 'f': return cmd_number(text, 1, FRAMES_MAX, &j->frames);
+    case 't': return cmd_number(text, 0, SIMULATE_MAX_TRACKS, &j->tracks);
+    case 'O': return cmd_number(text, 1, SIMULATE_MAX_ORBITS, &j->orbits);
+    case 'b': return cmd_number(text, 1, 65536, &j->bins);
+    case 's': return cmd_number(text, 0, UINT64_MAX, &j->seed);
+    case 'N': j->no_noise = true; return 0;
+    case 'S': return cmd_number(text, 1, SOURCES_MAX, &j->sources);
+    case 'P': return workflow_size(text, &j->pad_to) < 0 || j->pad_to == 0 ||
+                     j->pad_to > TF_MAX_SIZE ? -1 : 0;
+    case 'B': return cmd_number(text, 1, BLOCKS_MAX, &j->blocks);
+    default:  return -1;
+    }
+}
+
+/* -1: go on; otherwise the exit code. */
 static int parse(int argc, char **argv, struct job *j)
 {
     static const struct option options[] = {
-        { "output", required_argument, NULL, 'o' }, { "frames", required_argument, NULL, 'f' },
-        { "tracks", required_argument, NULL, 't' }, { "orbits", required_argument, NULL, 'O' },
-        { "bins", required_argument, NULL, 'b' }, { "seed", required_argument, NULL, 's' },
-        { "pad-to", required_argument, NULL, 'P' }, { "blocks", required_argument, NULL, 'B' },
-        { "help", no_argument, NULL, 'h' }, { 0 },
+        { "output", required_argument, NULL, 'o' },  { "frames", required_argument, NULL, 'f' },
+        { "tracks", required_argument, NULL, 't' },  { "orbits", required_argument, NULL, 'O' },
+        { "bins", required_argument, NULL, 'b' },    { "seed", required_argument, NULL, 's' },
+        { "no-noise", no_argument, NULL, 'N' },      { "sources", required_argument, NULL, 'S' },
+        { "pad-to", required_argument, NULL, 'P' },  { "blocks", required_argument, NULL, 'B' },
+        { "help", no_argument, NULL, 'h' },          { 0 },
     };
-    int o;
+    int o, which = -1;
 
     optind = 0;
-    while ((o = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
-        int bad = 0;
-        switch (o) {
-        case 'o': j->dir = optarg; break;
-        case 'f': bad = cmd_number(optarg, 1, 999999, &j->frames); break;
-        case 't': bad = cmd_number(optarg, 0, 60000, &j->tracks); break;
-        case 'O': bad = cmd_number(optarg, 1, 147, &j->orbits); break;
-        case 'b': bad = cmd_number(optarg, 1, 65536, &j->bins); break;
-        case 's': bad = cmd_number(optarg, 0, UINT64_MAX, &j->seed); break;
-        case 'P': bad = workflow_size(optarg, &j->pad_to); break;
-        case 'B': bad = cmd_number(optarg, 1, 1000000, &j->blocks); break;
-        case 'h': fputs(help, stdout); return CMD_DONE;
-        default: return CMD_USAGE;
+    while ((o = getopt_long(argc, argv, "o:h", options, &which)) != -1) {
+        if (o == 'h') {
+            fputs(help, stdout);
+            return CMD_DONE;
         }
-        if (bad)
-            return cmd_usage("simulate", "\"%s\" does not fit its option", optarg);
+        if (o == '?')
+            return CMD_USAGE;
+        if (option(j, o, optarg) < 0)
+            return cmd_usage("simulate", "--%s: \"%s\" is no number or size in its range",
+                             which >= 0 ? options[which].name : "output", optarg);
+        which = -1;
     }
-    if (j->dir == NULL || optind != argc)
-        return cmd_usage("simulate", "want -o DIR and no other argument");
+    if (optind != argc)
+        return cmd_usage("simulate", "\"%s\": no further argument is wanted", argv[optind]);
+    if (j->dir == NULL || *j->dir == '\0')
+        return cmd_usage("simulate", "-o DIR is missing");
     if ((j->pad_to != 0) != (j->blocks != 0))
         return cmd_usage("simulate", "--pad-to and --blocks go together");
+    if (j->bins > simulate_bins((uint32_t)j->orbits))
+        return cmd_usage("simulate", "--bins %" PRIu64 ": %" PRIu64 " orbits have %" PRIu32 " bins",
+                         j->bins, j->orbits, simulate_bins((uint32_t)j->orbits));
     return -1;
+}
+
+static int folder(const char *dir)
+{
+    if (mkdir(dir, 0777) == 0 || errno == EEXIST)
+        return CMD_DONE;
+    int bad = errno;
+    cmd_say("simulate", "%s: %s", dir, strerror(bad));
+    return bad == ENOENT ? CMD_NOT_THERE : CMD_FAILED;
 }
 
 int kernels_cmd_simulate(int argc, char **argv)
@@ -168,21 +222,20 @@ int kernels_cmd_simulate(int argc, char **argv)
     struct k_err e = { 0 };
     int x = parse(argc, argv, &j);
 
-    if (x >= 0)
+    if (x < 0)
+        x = folder(j.dir);
+    else
         return x;
-    if (mkdir(j.dir, 0777) < 0 && errno != EEXIST) {
-        cmd_say("simulate", "%s: %s", j.dir, strerror(errno));
-        return CMD_FAILED;
-    }
+    if (x != CMD_DONE)
+        return x;
     j.p = pipeline_create(&(struct pipeline_conf){ .workflow = "cluster", .backends = "cpu" }, &e);
     if (j.p == NULL) {
         cmd_say("simulate", "%s", e.text);
         return CMD_FAILED;
     }
-    x = CMD_DONE;
     for (uint64_t k = 1; k <= j.frames && x == CMD_DONE; k++) {
         if (frame(&j, k, &e) < 0) {
-            cmd_say("simulate", "%s", e.text);
+            cmd_say("simulate", "TF %" PRIu64 ": %s", k, e.text);
             x = CMD_FAILED;
         }
     }

@@ -15,9 +15,11 @@ kernels_libkernels_a_SOURCES  = \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/cmd.c %D%/cmd.h %D%/cmd_part.h %D%/cmd_reco.c %D%/cmd_tf.c %D%/cmd_list.c %D%/cmd_compare.c \
 	%D%/compare.c %D%/compare.h \
-	%D%/simulate/encode.c %D%/simulate/encode.h %D%/simulate/random.h \
-	%D%/simulate/simulate.c %D%/simulate/simulate.h %D%/simulate/track.c \
-	%D%/simulate/digitise.c %D%/simulate/truth.c %D%/cmd_simulate.c \
+	%D%/simulate/encode.c %D%/simulate/encode.h \
+	%D%/simulate/simulate.c %D%/simulate/simulate.h %D%/simulate/truth.c \
+	%D%/simulate/event.c %D%/simulate/event.h %D%/simulate/track.c %D%/simulate/track.h \
+	%D%/simulate/pads.c %D%/simulate/pads.h %D%/simulate/sim_rng.c %D%/simulate/sim_rng.h \
+	%D%/cmd_simulate.c \
 	%D%/backend/bk.h %D%/backend/bk_load.c %D%/backend/bk_load.h \
 	%D%/backend/bk_cpu.c %D%/backend/cpu_kernels.h %D%/backend/cpu_v1.c %D%/backend/cpu_v3.c \
 	%D%/backend/bk_ocl.c %D%/backend/bk_gpu.c

@@ -11,7 +11,7 @@ mkdir "$dir/pocl"
 
 # A TF of two links from the fuzz corpus, and one sector of a simulated TF: small enough for an emulated device.
 tests/unit/kernels_alone simulate -o "$dir" --tracks 3 --orbits 1 --seed 4 >/dev/null || exit 99
-inputs="$data/fuzz/corpus/pages/two-links.tf $dir/sim-000001.tf"
+inputs="$data/fuzz/corpus/pages/two-links.tf $dir/sim-4-1.tf"
 
 digests() { # PROGRAM ARGS...: one line
     prog=$1; shift

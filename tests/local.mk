@@ -4,6 +4,7 @@ include $(srcdir)/tests/unit/base.mk
 include $(srcdir)/tests/unit/proto.mk
 include $(srcdir)/tests/unit/state.mk
 include $(srcdir)/tests/unit/kernels.mk
+include $(srcdir)/tests/unit/sim.mk
 include $(srcdir)/tests/unit/worker.mk
 include $(srcdir)/tests/unit/source.mk
 include $(srcdir)/tests/unit/scheduler.mk

@@ -1,221 +1,240 @@
-/* track.c - one charged particle through the gas: electrons on pads
+/* track.c - a particle through the gas
  *
- * From: simulate.c.  To: digitise.c.
- * The particle goes in steps of about 2 mm along its helix; each step ionises in clusters, and
- * every electron drifts, diffuses, may be lost, is amplified and lands on one pad. Numbers: see
- * simulate.h; ALEPH form of the ionisation with the parameters of the gas.
+ * From: event.c.  To: pads.c.
+ * The particle goes in steps of about 2 mm on a helix; in the gas its direction changes by
+ * multiple scattering and it loses the energy that it gives to the gas. Each electron drifts by
+ * itself: it may get lost, is spread by diffusion, is amplified and lands on one pad.
  */
+#include "track.h"
+
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "../kdef.h"
-#include "../ktypes.h"
-#include "../kgeo.h"
+#define PI            3.141592653589793
+#define CURVE         (-TRACK_BZ * 0.000299792458)    /* 1/cm for q/pt = 1 c/GeV */
+#define GAS_FROM      83.5                   /* radius of the gas, cm */
+#define GAS_TO        258.0
+#define RADIATION     28811.7                /* cm */
+#define PER_CM        14.0                   /* collisions of a minimum ionising particle */
+#define FIRST_EV      20.77                  /* a collision's least energy */
+#define ELECTRON_EV   37.3                   /* energy an electron */
+#define MOST_EV       1e4
+#define SPECTRUM      2.2                    /* energies go as E^-2.2 */
+#define MOST_ELECTRONS 300
+#define SPREAD_ACROSS 0.0209                 /* cm for 1 cm of drift */
+#define SPREAD_ALONG  0.0221
+#define VELOCITY      2.58                   /* cm/us */
+#define ATTACHED      (250 * 5e-6)           /* electrons lost a us */
+#define SURVIVE       0.528                  /* the amplification */
+#define GAIN_SHAPE    1.205
+#define COUNTS        (2000 / 670.5 / SURVIVE)        /* mean of an electron that survives */
+#define TAN10         0.17632698070846498
+#define STOP_GEV      1e-4                   /* kinetic energy */
 
-#include "random.h"
-#include "simulate.h"
-
-static const double drift_length = 250, drift_speed = 2.58, bin_us = 8 * 10 / 400.789;
-static const double curvature = 0.000299792458 * -5.00668;     /* of q/pt, per cm */
-static const double inner = 83.5, outer = 250, length_max = 1500;
-
-struct flight {
-    double x, y, z, px, py, pz;
-    double length;
+struct state {
+    double x, y, z, c, s, tanl, p;           /* c, s: cosine and sine of the direction across */
+    double turned;
 };
 
-/* Primary collisions relative to a minimum ionising particle. */
-static double ionisation(double beta_gamma)
+struct sector_turn {
+    double c[18], s[18];
+};
+
+/* cos and sin of 10 degrees + 20 degrees i. */
+static void turns_init(struct sector_turn *t)
 {
-    double b = beta_gamma / sqrt(1 + beta_gamma * beta_gamma), bb = pow(b, 2.05873);
-    double v = (9.94795 - bb - log(8.97292e-5 + pow(beta_gamma, -1.65272))) * 0.0820172 / bb;
-    return v < 60 ? v : 60;
+    for (int i = 0; i < 18; i++)
+        sim_sincos(PI * (10 + 20 * i) / 180, &t->s[i], &t->c[i]);
 }
 
-/* Energy given in one collision, eV: falls with the power -2.2 between 20.77 eV and 10 keV. */
-static double collision_energy(struct random *r)
+/* The parametrisation of the energy loss that ALEPH used; 1 at its minimum. */
+static double bethe(double beta_gamma)
 {
-    const double lo = pow(20.77, -1.2), hi = pow(10000, -1.2);
-    return pow(lo + random_unit(r) * (hi - lo), -1 / 1.2);
+    double b = beta_gamma / sqrt(1 + beta_gamma * beta_gamma), bp = sim_pow(b, 2.05873);
+
+    return 0.0820172 / bp *
+           (9.94795 - bp - sim_log(8.97292e-5 + sim_pow(beta_gamma, -1.65272)));
 }
 
-static int add(struct sim_row *row, const struct sim_electron *e)
+double track_collisions(double beta_gamma, int charge)
 {
-    if (row->n == row->room) {
-        uint32_t more = row->room ? row->room * 2 : 256;
-        struct sim_electron *p = realloc(row->e, more * sizeof *p);
-        if (p == NULL)
-            return -1;
-        row->e = p;
-        row->room = more;
+    return PER_CM * charge * charge * bethe(beta_gamma);
+}
+
+void track_helix(const struct track_particle *p, double path, double *x, double *y, double *z)
+{
+    double k = p->charge * CURVE / p->pt, across = path / sqrt(1 + p->tanl * p->tanl);
+    double s0, c0, s1, c1;
+
+    sim_sincos(p->phi, &s0, &c0);
+    sim_sincos(p->phi + k * across, &s1, &c1);
+    *x = p->x + (s1 - s0) / k;
+    *y = p->y - (c1 - c0) / k;
+    *z = p->z + across * p->tanl;
+}
+
+/* Along the helix by `path`: the chord lies half the turn further; a turn is small. */
+static void move(struct state *a, int charge, double path)
+{
+    double cosl = 1 / sqrt(1 + a->tanl * a->tanl), across = path * cosl;
+    double h = 0.5 * charge * CURVE / (a->p * cosl) * across, q = h * h;
+    double sh = h * (1 - q / 6 * (1 - q / 20 * (1 - q / 42)));
+    double ch = 1 - q / 2 * (1 - q / 12 * (1 - q / 30));
+    double c = a->c * ch - a->s * sh, s = a->s * ch + a->c * sh;
+    double chord = across * (1 - q / 6 * (1 - q / 20 * (1 - q / 42)));
+
+    a->x += chord * c;
+    a->y += chord * s;
+    a->z += across * a->tanl;
+    a->c = c * ch - s * sh;
+    a->s = s * ch + c * sh;
+    double norm = 1.5 - 0.5 * (a->c * a->c + a->s * a->s);
+    a->c *= norm;
+    a->s *= norm;
+    a->turned += 2 * (h < 0 ? -h : h);
+}
+
+/* Highland's formula; its logarithm, which does not add up over steps, is taken at 1 m. */
+static void scatter(struct state *a, double mass, double path, const struct sim_normal *t,
+                    struct sim_rng *r)
+{
+    double beta = a->p / sqrt(a->p * a->p + mass * mass);
+    double wide = 0.0136 * 0.785 / (beta * a->p) * sqrt(path / RADIATION);
+    double u = 1 + a->tanl * a->tanl, d = wide * sqrt(u) * sim_normal(t, r), sd, cd;
+
+    sim_sincos(d, &sd, &cd);
+    double c = a->c * cd - a->s * sd;
+    a->s = a->s * cd + a->c * sd;
+    a->c = c;
+    a->tanl += wide * u * sim_normal(t, r);
+}
+
+/* The energy of one collision, eV: E^-2.2 between its limits. */
+static double collision(struct sim_rng *r)
+{
+    double far = 1 - sim_pow(MOST_EV / FIRST_EV, 1 - SPECTRUM);
+    return FIRST_EV * sim_pow(1 - far * sim_uniform(r), 1 / (1 - SPECTRUM));
+}
+
+static int sector_of(const struct sector_turn *st, int now, double x, double y)
+{
+    double best = st->c[now] * x + st->s[now] * y;
+    double across = st->c[now] * y - st->s[now] * x;
+
+    if (best > 0 && (across < 0 ? -across : across) <= best * TAN10)
+        return now;
+    for (int i = 0; i < 18; i++) {
+        double along = st->c[i] * x + st->s[i] * y;
+        if (along > best) {
+            best = along;
+            now = i;
+        }
     }
-    row->e[row->n++] = *e;
-    return 0;
+    return now;
 }
 
-static int row_of(double x)
+/* Where a collision's electrons come from. */
+struct cloud {
+    const struct sim_normal *t;
+    struct sim_rng *r;
+    struct pads *pads;
+    uint16_t label;
+    double time;
+    int sector;                              /* 0 to 17, whatever the side */
+};
+
+static void electrons(const struct cloud *k, const struct sector_turn *st, double x, double y,
+                      double z, unsigned n)
 {
-    static const double half[10] = { .375, .375, .375, .375, .5, .5, .6, .6, .75, .75 };
-    double cm1000 = x * 1000;
-    for (int g = 0; g < 10; g++) {
-        int first = kgeo_region_row[g], n = kgeo_region_row[g + 1] - first;
-        int i = (int)floor((cm1000 - kgeo_radius[first]) / (2000 * half[g]) + 0.5);
-        if (cm1000 > kgeo_radius[first] - 1000 * half[g] && i >= 0 && i < n)
-            return first + i;
+    double c = st->c[k->sector], s = st->s[k->sector];
+    double lx = c * x + s * y, ly = c * y - s * x, drift = TRACK_LENGTH - (z < 0 ? -z : z);
+    double root = sqrt(drift > 0.01 ? drift : 0.01), live = SURVIVE * (1 - ATTACHED * drift / VELOCITY);
+
+    while (n-- > 0) {
+        uint32_t row, pad;
+        if (sim_uniform(k->r) > live)
+            continue;
+        double ex = lx + SPREAD_ACROSS * root * sim_normal(k->t, k->r);
+        double ey = ly + SPREAD_ACROSS * root * sim_normal(k->t, k->r);
+        double path = drift + SPREAD_ALONG * root * sim_normal(k->t, k->r);
+        if (pads_find(ex, ey, z < 0, &row, &pad) < 0)
+            continue;
+        double counts = COUNTS / GAIN_SHAPE * sim_gamma(k->t, k->r, GAIN_SHAPE);
+        pads_add(k->pads, (uint32_t)(k->sector + (z < 0 ? 18 : 0)), row, pad,
+                 k->time + path / TRACK_DRIFT, (float)counts, k->label);
     }
-    return -1;
 }
 
-/* Sector, row and pad at a point of the readout plane; false outside. */
-static bool pad_of(double x, double y, bool side_c, unsigned *sector, unsigned *row, unsigned *pad)
+/* One step from a to b in the gas: collisions anywhere on it. Returns the energy left there, GeV. */
+static double ionise(struct cloud *k, const struct sector_turn *st, const struct state *a,
+                     const struct state *b, double mass, int charge, double path)
 {
-    double phi = atan2(y, x);
-    if (phi < 0)
-        phi += 2 * M_PI;
-    unsigned s = (unsigned)(phi / (M_PI / 9)) % 18;
-    double a = (10 + 20.0 * s) * M_PI / 180, lx = x * cos(a) + y * sin(a);
-    double ly = y * cos(a) - x * sin(a), u = side_c ? -ly : ly;
-    int r = row_of(lx), g = 0;
+    unsigned n = sim_poisson(k->r, path * track_collisions(a->p / mass, charge));
+    double ev = 0;
 
-    if (r < 0)
+    for (unsigned i = 0; i < n; i++) {
+        double f = sim_uniform(k->r), e = collision(k->r);
+        double many = floor((e - FIRST_EV) / ELECTRON_EV) + 1;
+        ev += e;
+        electrons(k, st, a->x + f * (b->x - a->x), a->y + f * (b->y - a->y),
+                  a->z + f * (b->z - a->z), many > MOST_ELECTRONS ? MOST_ELECTRONS : (unsigned)many);
+    }
+    return ev * 1e-9;
+}
+
+static void note_ref(struct track_particle *p, const struct state *a, const struct sector_turn *st,
+                     int sector)
+{
+    double c = st->c[sector], s = st->s[sector];
+    double lx = c * a->x + s * a->y, ly = c * a->y - s * a->x;
+    double pt = a->p / sqrt(1 + a->tanl * a->tanl);
+    uint32_t row, pad;
+
+    if (pads_find(lx, ly, a->z < 0, &row, &pad) < 0)
+        return;
+    const double ref[6] = { a->x, a->y, a->z, pt * a->c, pt * a->s, pt * a->tanl };
+    for (int i = 0; i < 6; i++)
+        p->ref[i] = ref[i];
+    p->has_ref = true;
+}
+
+/* The momentum after `gev` have gone; false when it stops. */
+static bool slow_down(struct state *a, double mass, double gev)
+{
+    double energy = sqrt(a->p * a->p + mass * mass) - gev;
+
+    if (energy < mass + STOP_GEV)
         return false;
-    while (r >= kgeo_region_row[g + 1])
-        g++;
-    double p = floor(u / (kgeo_width[g] / 1000.0) + kgeo_pads[r] / 2.0);
-    if (p < 0 || p >= kgeo_pads[r])
-        return false;
-    *sector = s + (side_c ? 18 : 0);
-    *row = (unsigned)r;
-    *pad = (unsigned)p;
+    a->p = sqrt(energy * energy - mass * mass);
     return true;
 }
 
-/* One electron freed at (x, y, z) at `time`. */
-static int drift(struct random *r, double x, double y, double z, double time, uint16_t label,
-                 struct sim_particle *p, struct sim_row *rows)
+void track_follow(struct track_particle *p, uint16_t label, const struct sim_normal *t,
+                  struct sim_rng *r, struct pads *pads)
 {
-    bool side_c = z < 0;
-    double l = drift_length - fabs(z), us = (l < 0.01 ? 0.01 : l) / drift_speed;
-    double root = sqrt(l < 0.01 ? 0.01 : l);
-    unsigned sector, row, pad;
+    struct state a = { .x = p->x, .y = p->y, .z = p->z, .tanl = p->tanl,
+                       .p = p->pt * sqrt(1 + p->tanl * p->tanl) };
+    struct cloud k = { .t = t, .r = r, .pads = pads, .label = label, .time = p->time };
+    struct sector_turn st;
 
-    if (random_unit(r) < 250 * 5e-6 * us || random_unit(r) > 0.528)
-        return 0;
-    x += 0.0209 * root * random_gauss(r);
-    y += 0.0209 * root * random_gauss(r);
-    l += 0.0221 * root * random_gauss(r);
-    double gain = 2000 / 0.528 * random_gamma(r, 1.205);
-    if (!pad_of(x, y, side_c, &sector, &row, &pad))
-        return 0;
-    struct sim_electron e = { (float)(time + l / drift_speed / bin_us), (float)(gain / 670.5),
-                              label, (uint8_t)pad };
-    p->row_seen[row] = 1;
-    return add(&rows[K_ROWS * sector + row], &e);
-}
-
-static bool in_gas(const struct flight *f)
-{
-    double r = hypot(f->x, f->y);
-    return r > inner && r < outer;
-}
-
-/* Ionises along a step; *lost = energy in GeV. */
-static int ionise(struct random *r, const struct flight *a, const struct flight *b, double step,
-                  double beta_gamma, uint16_t label, struct sim_particle *p, struct sim_row *rows,
-                  double *lost)
-{
-    unsigned n = random_poisson(r, step * 14 * ionisation(beta_gamma));
-    double sum = 0;
-
-    for (unsigned i = 0; i < n; i++) {
-        double energy = collision_energy(r), w = random_unit(r);
-        unsigned electrons = (unsigned)((energy - 20.77) / 37.3) + 1;
-        sum += energy;
-        for (unsigned k = 0; k < electrons && k < 300; k++) {
-            if (drift(r, a->x + w * (b->x - a->x), a->y + w * (b->y - a->y),
-                      a->z + w * (b->z - a->z), p->time, label, p, rows) < 0)
-                return -1;
+    turns_init(&st);
+    sim_sincos(p->phi, &a.s, &a.c);
+    while (a.turned < TRACK_TURNS * 2 * PI && a.z < TRACK_LENGTH && a.z > -TRACK_LENGTH) {
+        double r2 = a.x * a.x + a.y * a.y, path = 0.15 + 0.1 * sim_uniform(r);
+        struct state b = a;
+        if (r2 > GAS_TO * GAS_TO)
+            return;
+        if (r2 < (GAS_FROM - 1) * (GAS_FROM - 1))
+            path = 0.5;
+        move(&b, p->charge, path);
+        if (r2 >= GAS_FROM * GAS_FROM) {
+            k.sector = sector_of(&st, k.sector, a.x, a.y);
+            if (!p->has_ref)
+                note_ref(p, &a, &st, k.sector);
+            double gev = ionise(&k, &st, &a, &b, p->mass, p->charge, path);
+            scatter(&b, p->mass, path, t, r);
+            if (!slow_down(&b, p->mass, gev))
+                return;
         }
+        a = b;
     }
-    *lost = sum * 1e-9;
-    return 0;
-}
-
-/* Deflection by multiple scattering over a step of gas (radiation length 28811.7 cm). */
-static void scatter(struct random *r, struct flight *f, double mom, double beta, double step)
-{
-    double theta = 0.0136 / (beta * mom) * sqrt(step / 28811.7);
-    f->px += mom * theta * random_gauss(r);
-    f->py += mom * theta * random_gauss(r);
-    f->pz += mom * theta * random_gauss(r);
-    double k = mom / sqrt(f->px * f->px + f->py * f->py + f->pz * f->pz);
-    f->px *= k;
-    f->py *= k;
-    f->pz *= k;
-}
-
-static void advance(struct flight *f, int charge, double step)
-{
-    double pt = hypot(f->px, f->py), mom = sqrt(pt * pt + f->pz * f->pz);
-    double st = step * pt / mom, turn = -charge * curvature * st / pt;
-    double c = cos(turn / 2), s = sin(turn / 2);
-    /* the chord has the direction half way, and is shorter than the arc by sin(x)/x */
-    double chord = fabs(turn) > 1e-9 ? st * sin(turn / 2) / (turn / 2) : st;
-
-    f->x += chord * (f->px * c - f->py * s) / pt;
-    f->y += chord * (f->py * c + f->px * s) / pt;
-    f->z += step * f->pz / mom;
-    c = cos(turn);
-    s = sin(turn);
-    double px = f->px * c - f->py * s;
-    f->py = f->py * c + f->px * s;
-    f->px = px;
-    f->length += step;
-}
-
-static void reference(struct sim_particle *p, const struct flight *f)
-{
-    unsigned sector, row, pad;
-    const double at[6] = { f->x, f->y, f->z, f->px, f->py, f->pz };
-
-    if ((p->flags & 2) == 0 && pad_of(f->x, f->y, f->z < 0, &sector, &row, &pad)) {
-        memcpy(p->ref, at, sizeof at);
-        p->flags |= 2;
-    }
-}
-
-int sim_track(struct random *r, struct sim_particle *p, uint16_t label, struct sim_row *rows)
-{
-    struct flight f = { p->x, p->y, p->z, p->pt * cos(p->phi), p->pt * sin(p->phi),
-                        p->pt * p->tgl, 0 };
-
-    for (int i = 0; i < 6; i++)
-        p->ref[i] = NAN;
-    while (f.length < length_max && fabs(f.z) < drift_length && hypot(f.x, f.y) < outer) {
-        double mom = sqrt(f.px * f.px + f.py * f.py + f.pz * f.pz), bg = mom / p->mass;
-        double beta = bg / sqrt(1 + bg * bg), lost = 0;
-        double step = 0.15 + 0.1 * random_unit(r);
-        struct flight before = f;
-        if (!in_gas(&f)) {
-            advance(&f, p->charge, 0.2);
-            continue;
-        }
-        reference(p, &f);
-        advance(&f, p->charge, step);
-        if (ionise(r, &before, &f, step, bg, label, p, rows, &lost) < 0)
-            return -1;
-        double energy = sqrt(mom * mom + p->mass * p->mass) - lost;
-        if (energy <= p->mass * 1.0001 + 1e-5)
-            break;               /* it stops */
-        double k = sqrt(energy * energy - p->mass * p->mass) / mom;
-        f.px *= k;
-        f.py *= k;
-        f.pz *= k;
-        scatter(r, &f, mom * k, beta, step);
-    }
-    for (int i = 0; i < 152; i++)
-        p->rows += p->row_seen[i];
-    return 0;
 }

@@ -3,7 +3,6 @@ kernels_tests = \
 	tests/unit/tf_file_test \
 	tests/unit/pages_test \
 	tests/unit/cluster_test \
-	tests/unit/simulate_test \
 	tests/unit/workflow_test
 check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone tests/unit/kernels_emulated
 TESTS += $(kernels_tests) tests/kernels_reference.sh tests/kernels_same.sh
@@ -37,10 +36,6 @@ tests_unit_kernels_emulated_SOURCES = kernels/main_emu.c kernels/backend/bk_emu.
 tests_unit_kernels_emulated_CPPFLAGS = $(KERNELS_CPPFLAGS)
 tests_unit_kernels_emulated_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
 tests_unit_kernels_emulated_LDADD = $(KERNELS_LIBS)
-
-tests_unit_simulate_test_SOURCES = %D%/simulate_test.c
-tests_unit_simulate_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
-tests_unit_simulate_test_LDADD = $(KERNELS_TEST_LIBS)
 
 tests_unit_workflow_test_SOURCES = %D%/workflow_test.c
 tests_unit_workflow_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
