@@ -590,6 +590,33 @@ static void recover_survives_a_lost_first_page(void **state)
     db_close(db);
 }
 
+/* What can be read and means nothing: a spoilt text is shown as far as it goes, an impossible row is left out, the rest stays. */
+static void recover_mends_what_can_be_read(void **state)
+{
+    fill_marks(*state, 20);
+    raw(*state, "UPDATE mark SET reason = CAST(x'61ff62c3a9' AS TEXT) WHERE id = 3;"
+                "UPDATE mark SET reason = CAST(x'610062' AS TEXT) WHERE id = 4;"
+                "UPDATE mark SET node = 'no name' WHERE id = 5;"
+                "UPDATE node SET name = CAST(x'6eff31' AS TEXT) WHERE name = 'n006';"
+                "INSERT INTO move VALUES (1, 'n001', 'asynk', '', 'done', '', '', 0, 0, 1, 2), (2, 'n001', 'async', '', 'done', '', '', 0, 0, 1, 2);"
+                "INSERT INTO job_file VALUES (77, 0, '/a', 0, 0, NULL, NULL);"
+                "INSERT INTO task VALUES (77, 0, 'done', 'n', 'd', 'Done', '', '', '', 1, 1, 1, 0.5, 1)");
+    char *report = NULL;
+    good(db_recover(*state, &report, why));
+    print_message("%s", report);
+    assert_non_null(strstr(report, "mark       19 rows saved, 1 rows made no sense"));
+    assert_non_null(strstr(report, "node       19 rows saved, 1 rows made no sense"));
+    assert_non_null(strstr(report, "move       1 rows saved, 1 rows made no sense"));
+    assert_non_null(strstr(report, "job_file   0 rows saved, 1 rows made no sense"));
+    assert_non_null(strstr(report, "task       0 rows saved, 1 rows made no sense"));
+    free(report);
+    db_close(open_good(*state));
+    const char *file = in(*state, "state.db");
+    assert_int_equal(raw_int(file, "SELECT hex(reason) = '613F62C3A9' FROM mark WHERE id = 3"), 1);
+    assert_int_equal(raw_int(file, "SELECT hex(reason) = '613F62' FROM mark WHERE id = 4"), 1);
+    assert_int_equal(raw_int(file, "SELECT count(*) FROM mark WHERE reason = 'ECC errors on the second of four devices'"), 17);
+}
+
 static void recover_of_nothing_says_so(void **state)
 {
     struct err e = { 0 };
@@ -921,7 +948,7 @@ int main(int argc, char **argv)
         T(foreign_and_newer_databases_are_refused), T(older_schemas_come_forward_with_a_copy), T(failed_migration_changes_nothing),
         T(a_change_takes_only_itself_back), T(a_disk_that_refuses_writes_is_told_from_a_bad_change), T(B01_B07_marks_survive_and_bad_is_computed_from_open_marks), T(B35_a_lock_is_waited_for_within_a_limit_and_named),
         T(B36_the_log_shrinks_after_the_reader_ends), T(B38_flipped_bytes_end_in_seconds_with_the_command), T(recover_loses_only_the_bad_page),
-        T(recover_survives_lost_roots), T(recover_survives_a_lost_first_page), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),
+        T(recover_survives_lost_roots), T(recover_survives_a_lost_first_page), T(recover_mends_what_can_be_read), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),
         T(check_sees_totals_that_do_not_add_up), T(backup_under_load_is_whole), T(restore_keeps_epochs_going_and_refuses_bad_backups),
         T(a_reader_sees_what_is_committed_and_cannot_write), T(B39_records_of_time_frames_do_not_swell_the_database), T(old_runs_are_pruned_together),
     };
