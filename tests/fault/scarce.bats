@@ -4,7 +4,15 @@ load ../lib
 load ../rig
 
 setup() { rig_setup; }
-teardown() { farm_teardown; }
+teardown() { local rc=0; farm_teardown || rc=1; faketime_clean; return $rc; }
+
+# faketime_clean: what libfaketime leaves in /dev/shm of processes that were killed.
+faketime_clean() {
+  local f
+  for f in /dev/shm/faketime_shm_* /dev/shm/sem.faketime_sem_*; do
+    [[ ! -e $f || -e /proc/${f##*_} ]] || rm -f "$f"
+  done
+}
 
 @test "B42 a worker with 64 descriptors, 5 000 short TFs of 20 runs at once and a watcher: each waits its turn, nothing is lost, the limit is said once" {
   real_class 1
