@@ -38,3 +38,24 @@ KERNEL_FILES = \
 # What the compiler's dependencies do not tell at the first build.
 EXTRA_DIST += $(KERNEL_FILES) %D%/Makefile %D%/main.c %D%/main_emu.c %D%/embed.sh \
 	%D%/backend/bk_emu.c %D%/backend/bk_emu.h
+
+# Device code, where its compiler is there. The last line of a blob says which source it was made from.
+BLOB_STAMP = sed -n 's/^\#define K_SOURCE_HASH "\(.*\)"/sluice-blob \1/p' kernels/k_source.h
+NVCC_FLAGS = -x cu -std=c++14 -O3 --fmad=false --prec-div=true --prec-sqrt=true --ftz=false
+HIPCC_FLAGS = -x hip -std=c++14 -O3 -ffp-contract=off -fhip-fp32-correctly-rounded-divide-sqrt -fno-gpu-flush-denormals-to-zero
+if HAVE_NVCC
+cudablobdir = $(pkgdatadir)/cuda
+nodist_cudablob_DATA = cuda/kernels.fatbin
+CLEANFILES += cuda/kernels.fatbin
+cuda/kernels.fatbin: kernels/k_source.h
+	$(AM_V_GEN)$(MKDIR_P) cuda && $(NVCC) $(NVCC_FLAGS) $(NVCC_GENCODE) -I$(srcdir)/kernels -fatbin -o $@.tmp $(srcdir)/kernels/all.k
+	$(AM_V_at){ echo; $(BLOB_STAMP); } >>$@.tmp && mv $@.tmp $@
+endif
+if HAVE_HIPCC
+hipblobdir = $(pkgdatadir)/hip
+nodist_hipblob_DATA = hip/kernels.hsaco
+CLEANFILES += hip/kernels.hsaco
+hip/kernels.hsaco: kernels/k_source.h
+	$(AM_V_GEN)$(MKDIR_P) hip && $(HIPCC) $(HIPCC_FLAGS) $(HIP_OFFLOAD) -I$(srcdir)/kernels --genco -o $@.tmp $(srcdir)/kernels/all.k
+	$(AM_V_at){ echo; $(BLOB_STAMP); } >>$@.tmp && mv $@.tmp $@
+endif

@@ -24,6 +24,7 @@ struct pipeline {
     struct cluster *cluster;
     struct result_buf digits_out, clusters_out;
     uint32_t ndigits, nclusters;              /* of the TF at hand, so far */
+    uint64_t batch_bytes;                     /* of pages done at a time */
     uint32_t rows_done;                       /* rows whose place in the indexes is known */
     double seconds[STAGE_COUNT];
 };
@@ -121,6 +122,7 @@ struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
     if (workflow_choose(c->workflow, c->backends, c->options, &p->choice, e) < 0 ||
         open_stages(p, c, e) < 0)
         goto fail;
+    p->batch_bytes = p->choice.option[STAGE_DECODE][0];
     if (p->dev[STAGE_DECODE]) {
         p->decode = decode_new(p->dev[STAGE_DECODE]);
         if (p->decode == NULL) {
@@ -305,7 +307,6 @@ static int run_batch(struct pipeline *p, const struct batch *b, struct k_err *e)
     int r = -1;
 
     rows_without(p, b->first_row);
-    p->rows_done = b->first_row + b->rows;
     if (decode_run(p->decode, &p->in, b, &p->digits, e) < 0 ||
         digits_batch(p, b, p->ndigits, &h, e) < 0)
         goto out;
@@ -315,10 +316,50 @@ static int run_batch(struct pipeline *p, const struct batch *b, struct k_err *e)
     if (p->cluster && cluster_batch(p, b, &h, e) < 0)
         goto out;
     p->seconds[STAGE_CLUSTER] += now() - middle;
+    p->rows_done = b->first_row + b->rows;
     r = 0;
 out:
     free(h.row_start);
     return r;
+}
+
+/* The device has too little memory for the batch: give back what is taken, and go on with half of
+ * it. A single link cannot be divided; then the error stands. */
+static bool smaller(struct pipeline *p, const struct batch *b, const struct k_err *e)
+{
+    if (e->code != K_ENOMEM || b->link_end - b->link < 2)
+        return false;
+    p->batch_bytes = b->bytes / 2;
+    decode_shrink(p->decode);
+    kdigits_release(p->dev[STAGE_DECODE], &p->digits);
+    if (p->cluster) {
+        cluster_shrink(p->cluster);
+        kdigits_release(p->dev[STAGE_CLUSTER], &p->moved);
+    }
+    return true;
+}
+
+/* All batches of the TF. What a batch that failed has written is written again by the next try. */
+static int run_batches(struct pipeline *p, struct k_err *e)
+{
+    struct batch b = { 0 };
+    uint32_t link = 0;
+
+    while (batch_next(&p->in, link, p->batch_bytes, &b)) {
+        uint32_t digits = p->ndigits;
+        struct k_err own = { 0 };
+        if (run_batch(p, &b, &own) == 0) {
+            link = b.link_end;
+            continue;
+        }
+        p->ndigits = digits;
+        if (!smaller(p, &b, &own)) {
+            if (e)
+                *e = own;
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static void add_out(struct pipeline_result *r, enum stage_id id, const struct result_buf *b,
@@ -372,7 +413,6 @@ static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
                       struct pipeline_result *r, struct k_err *e)
 {
     double start = now();
-    struct batch b = { 0 };
 
     p->ndigits = p->nclusters = p->rows_done = 0;
     memset(p->seconds, 0, sizeof p->seconds);
@@ -380,10 +420,8 @@ static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
         (p->cluster && clusters_begin(p, e) < 0))
         return -1;
     p->seconds[STAGE_DECODE] = now() - start;
-    while (batch_next(&p->in, b.link_end, p->choice.option[STAGE_DECODE][0], &b)) {
-        if (run_batch(p, &b, e) < 0)
-            return -1;
-    }
+    if (run_batches(p, e) < 0)
+        return -1;
     rows_without(p, SECTOR_ROWS);
     r->first_orbit = p->in.first_orbit;
     r->counter = p->in.counter;

@@ -43,6 +43,8 @@ int batch_next(const struct input *in, uint32_t link, uint64_t max_bytes, struct
 struct decode;
 struct decode *decode_new(struct kdev *d);
 void decode_free(struct decode *s);
+/* Gives all device memory back; the stage takes it anew when it runs. */
+void decode_shrink(struct decode *s);
 /* Pages -> out; *n digits. A damaged page is K_EINPUT. */
 int decode_run(struct decode *s, const struct input *in, const struct batch *b,
                struct kdigits *out, struct k_err *e);
@@ -64,6 +66,7 @@ struct cluster_option {
 struct cluster;
 struct cluster *cluster_new(struct kdev *d, const struct cluster_option *o);
 void cluster_free(struct cluster *s);
+void cluster_shrink(struct cluster *s);
 /* Digits on this device -> clusters on it; `bins` of the TF; *n clusters. */
 int cluster_run(struct cluster *s, const struct kdigits *k, uint32_t bins, uint32_t *n,
                 struct k_err *e);

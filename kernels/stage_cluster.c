@@ -25,14 +25,19 @@ struct cluster *cluster_new(struct kdev *d, const struct cluster_option *o)
     return s;
 }
 
-void cluster_free(struct cluster *s)
+void cluster_shrink(struct cluster *s)
 {
-    if (s == NULL)
-        return;
     struct kbuf *all[] = { &s->pad_start, &s->noisy, &s->slots, &s->chunk_at, &s->chunk_n,
                            &s->chunk_valid, &s->chunk_start, &s->used, &s->out, &s->row_start };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         kdev_release(s->dev, all[i]);
+}
+
+void cluster_free(struct cluster *s)
+{
+    if (s == NULL)
+        return;
+    cluster_shrink(s);
     free(s);
 }
 

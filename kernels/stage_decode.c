@@ -30,14 +30,19 @@ struct decode *decode_new(struct kdev *d)
     return s;
 }
 
-void decode_free(struct decode *s)
+void decode_shrink(struct decode *s)
 {
-    if (s == NULL)
-        return;
     struct kbuf *all[] = { &s->data, &s->pages, &s->counts, &s->errors, &s->bad, &s->total,
                            &s->cell, &s->charge };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         kdev_release(s->dev, all[i]);
+}
+
+void decode_free(struct decode *s)
+{
+    if (s == NULL)
+        return;
+    decode_shrink(s);
     free(s->page);
     free(s);
 }

@@ -33,7 +33,7 @@ struct bk_kern {
 };
 
 static struct bk_kern kernels[] = {
-#define KERNEL(name, items, nargs, what) { #name, items, nargs, K_SYM(name) },
+#define KERNEL(name, items, nargs, kinds, what) { #name, items, nargs, K_SYM(name) },
 #include "klist.def"
 #undef KERNEL
 };

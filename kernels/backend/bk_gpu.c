@@ -119,7 +119,7 @@ struct bk_event {
 };
 
 static const struct { const char *name; unsigned items, nargs; } kernels[] = {
-#define KERNEL(name, items, nargs, what) { #name, items, nargs },
+#define KERNEL(name, items, nargs, kinds, what) { #name, items, nargs },
 #include "klist.def"
 #undef KERNEL
 };

@@ -104,7 +104,7 @@ struct bk_queue {
 };
 
 static const struct { const char *name; unsigned items, nargs; } kernels[] = {
-#define KERNEL(name, items, nargs, what) { #name, items, nargs },
+#define KERNEL(name, items, nargs, kinds, what) { #name, items, nargs },
 #include "klist.def"
 #undef KERNEL
 };

@@ -32,7 +32,7 @@
 #include "cpu_kernels.h"
 
 const struct cpu_kernel cpu_kernels_v3[] = {
-#define KERNEL(name, items, nargs, what) { #name, items, nargs, K_SYM(name) },
+#define KERNEL(name, items, nargs, kinds, what) { #name, items, nargs, K_SYM(name) },
 #include "klist.def"
 #undef KERNEL
     { 0 },
