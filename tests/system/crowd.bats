@@ -70,7 +70,7 @@ settled() {
   for policy in buffer round-robin; do
     run_start --sources 2 --policy "$policy"
     # 6 x 10 + 2 x 20 = 100 a second can be done, 90 come
-    feed --count 2 --rate 90 --tfs 720 --size 2M
+    feed --count 2 --rate 90 --tfs 540 --size 2M
     settled
     sluice run show "$RUN" --json >"$FARM/$policy.json"
   done
@@ -79,8 +79,8 @@ settled() {
   fair=$(share buffer) even=$(share round-robin)
   echo "a fast node does $fair times what a slow one does under buffer, $even under round-robin"
   awk -v f="$fair" -v e="$even" 'BEGIN { exit !(f > 1.5 && f < 2.6 && e < 1.4 && f > e) }'
-  jq -e '.runs[0] | .done == 720 and .failed == 0 and .lost == 0 and ([.nodes[].fill_high] | max) == 0' "$FARM/buffer.json"
-  figures '.refused == 0 and .accepted == 1440'
+  jq -e '.runs[0] | .done == 540 and .failed == 0 and .lost == 0 and ([.nodes[].fill_high] | max) == 0' "$FARM/buffer.json"
+  figures '.refused == 0 and .accepted == 1080'
 }
 
 @test "B19 refusals and failures leave no credit behind" {
@@ -88,7 +88,7 @@ settled() {
   nodes 'n[001-004]'
   workers 4 --seconds-per-tf 0.01 --reject 2 --fail 5
   run_start --sources 2
-  feed --count 2 --hold --rate 200 --tfs "$(scaled 400)" --size 1M
+  feed --count 2 --hold --rate 200 --tfs "$(scaled 200)" --size 1M
   settled
   workers_end
   figures '.refused > 0 and .failed > 0 and .held == 0 and .accepted_twice == 0'
@@ -191,7 +191,7 @@ settled() {
   source_start --count 1 --first-part 1 --hold --rate 1 --tfs 1000
   errors() { sluice metrics | sed -n 's/^sluice_events_total{event="protocol_errors"} //p'; }
   before=$(errors)
-  run timeout 400 "$FAKES/fake-mutant" --server "unix:$SLUICE_SOCKET" --seconds "$(scaled 6)"
+  run timeout 400 "$FAKES/fake-mutant" --server "unix:$SLUICE_SOCKET" --seconds "$(scaled 4)"
   echo "$output"
   [ "$status" -eq 0 ]
   jq -e '.connections > 20 and .frames > 500 and .closed > 10' <<<"$output"
@@ -204,7 +204,7 @@ settled() {
 
 @test "B40 damaged frames to a worker from what it takes for sluiced" {
   printf 'class mi50 {\n  devices = 1\n  shm = 16M\n  nominal_ms = 10\n}\n' >"$FARM/conf"
-  "$FAKES/fake-mutant" --listen "unix:$FARM/evil.sock" --seconds "$(scaled 8)" >"$FARM/mutant.json" 2>&1 3>&- &
+  "$FAKES/fake-mutant" --listen "unix:$FARM/evil.sock" --seconds "$(scaled 5)" >"$FARM/mutant.json" 2>&1 3>&- &
   mutant=$!
   STARTED+=("$mutant")
   mkdir -p "$FARM/shm" "$FARM/run"
@@ -212,7 +212,7 @@ settled() {
     --log "$FARM/worker.log" >"$FARM/worker.out" 2>&1 3>&- &
   worker=$!
   STARTED+=("$worker")
-  wait_until $(($(scaled 8) + 20)) ended "$mutant"
+  wait_until $(($(scaled 5) + 20)) ended "$mutant"
   cat "$FARM/mutant.json"
   jq -e '.connections > 1 and .frames > 20' "$FARM/mutant.json"
   ! ended "$worker"
