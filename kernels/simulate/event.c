@@ -6,8 +6,6 @@
  */
 #include "event.h"
 
-#include <math.h>
-
 #define PI         3.141592653589793
 #define PT_LEAST   0.1                       /* GeV; above it exponential */
 #define PT_MEAN    0.45
@@ -38,10 +36,12 @@ static void species(struct track_particle *p, unsigned kind, struct sim_rng *r)
     p->mass = kinds[kind].mass;
 }
 
-static void direction(struct track_particle *p, double eta, double phi)
+/* Each number in a statement of its own: in what order arguments are evaluated is up to the compiler. */
+static void direction(struct track_particle *p, double eta_most, struct sim_rng *r)
 {
+    p->phi = between(r, 0, 2 * PI);
+    double eta = between(r, -eta_most, eta_most);
     p->tanl = 0.5 * (sim_exp(eta) - sim_exp(-eta));
-    p->phi = phi - 2 * PI * floor(phi / (2 * PI));
 }
 
 static void primary(struct track_particle *p, struct sim_rng *r)
@@ -55,7 +55,7 @@ static void primary(struct track_particle *p, struct sim_rng *r)
     p->pt = PT_LEAST + PT_MEAN * sim_exponential(r);
     if (p->pt < kinds[kind].pt_least)
         p->pt = kinds[kind].pt_least + between(r, 0, 0.1);
-    direction(p, between(r, -ETA_MOST, ETA_MOST), between(r, 0, 2 * PI));
+    direction(p, ETA_MOST, r);
 }
 
 /* A decay or conversion before the gas: about in the direction of flight. */
@@ -78,7 +78,7 @@ static void late(struct track_particle *p, struct sim_rng *r)
 
     species(p, 3, r);
     p->pt = between(r, 0.01, 0.075);
-    direction(p, between(r, -1, 1), between(r, 0, 2 * PI));
+    direction(p, 1, r);
     sim_sincos(phi, &s, &c);
     p->x = from * c;
     p->y = from * s;
