@@ -53,7 +53,7 @@ at_least() { [[ $(number "$1" "$2") -ge $3 ]]; }
   replay=$!
   wait_until 10 at_least "$id" in_flight 2
   kill -TERM "$replay"
-  wait_until 2 ended "$replay"
+  wait_until 5 ended "$replay"
   rc=0; wait "$replay" || rc=$?
   [ "$rc" -eq 143 ]
   [ "$(jq -r '.replay[0].ended' "$FARM/s.json")" = interrupted ]
