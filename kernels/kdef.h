@@ -179,6 +179,7 @@ static inline u32 k_add_l(u32 *p, u32 v)
 #define K_ATOMIC_ADD_L(p, v) k_add_l(p, (u32)(v))
 #define K_SERIAL 1               /* one thread does a whole group */
 #define K_ITEMS(i, n) for (u32 i = 0; i < (n); i++) {
+#define K_ITEMS_OF(i, n, m) for (u32 i = 0; i < (m); i++) {
 #define K_END_ITEMS }
 #endif
 
@@ -234,6 +235,11 @@ static inline u32 k_add_l(u32 *p, u32 v)
         t6 a6, t7 a7, t8 a8, t9 a9, t10 a10, t11 a11), (k_cx, K_A(t0, 0), K_A(t1, 1), \
         K_A(t2, 2), K_A(t3, 3), K_A(t4, 4), K_A(t5, 5), K_A(t6, 6), K_A(t7, 7), K_A(t8, \
         8), K_A(t9, 9), K_A(t10, 10), K_A(t11, 11)))
+#endif
+
+/* The first m of the n items of a group; m is the same for all. */
+#ifndef K_ITEMS_OF
+#define K_ITEMS_OF(i, n, m) K_ITEMS(i, n) if (i >= (m)) continue;
 #endif
 
 /* ---- the GPU targets alike ----------------------------------------------------------------- */

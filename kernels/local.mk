@@ -59,3 +59,4 @@ hip/kernels.hsaco: kernels/k_source.h
 	$(AM_V_GEN)$(MKDIR_P) hip && $(HIPCC) $(HIPCC_FLAGS) $(HIP_OFFLOAD) -I$(srcdir)/kernels --genco -o $@.tmp $(srcdir)/kernels/all.k
 	$(AM_V_at){ echo; $(BLOB_STAMP); } >>$@.tmp && mv $@.tmp $@
 endif
+dist_doc_DATA += doc/benchmarks.md

@@ -8,7 +8,7 @@ check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone tests/unit/kernels_e
 TESTS += $(kernels_tests) tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh
 
 dist_noinst_SCRIPTS += tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh
-EXTRA_DIST += %D%/kernels_help.h tests/mock/mock_gpu.c tests/data/README.md tests/data/reference.txt tests/data/tpc-3tf.tf.zst \
+EXTRA_DIST += tests/gpu/run %D%/kernels_help.h tests/mock/mock_gpu.c tests/data/README.md tests/data/reference.txt tests/data/tpc-3tf.tf.zst \
 	tests/data/tpc-c.digits.zst tests/data/tpc-c.clusters.zst
 
 KERNELS_TEST_CPPFLAGS = $(KERNELS_CPPFLAGS) $(CMOCKA_CFLAGS) -D_GNU_SOURCE
