@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "farm.h"
 #include "mem.h"
+#include "message.h"
 #include "names.h"
 #include "peer.h"
 
@@ -153,6 +154,8 @@ static int exchange(struct context *ctx, struct call *c, double limit_s, struct 
     bool refused = false;
     ev_timer limit;
 
+    if (c->question != NULL && message_check_texts(c->question, e) < 0)
+        return -1;
     c->loop = ev_loop_new(EVFLAG_AUTO);
     if (c->loop == NULL)
         return err_set(e, ERR_FAILED, "no event loop");

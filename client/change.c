@@ -3,11 +3,23 @@
 
 #include "change.h"
 
+#include "mem.h"
 #include "message.h"
 #include "show.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* What the next shift reads: it must say something. */
+int change_check_reason(const char *reason, struct err *e)
+{
+    if (reason[strspn(reason, " \t\n")] == '\0')
+        return err_set(e, ERR_USAGE, "a reason is wanted, and this one is empty");
+    if (strlen(reason) > 1000)
+        return err_set(e, ERR_USAGE, "a reason has at most 1000 bytes, this one has %zu", strlen(reason));
+    return 0;
+}
 
 static const struct column columns[] = { { "node" }, { "code" }, { "id" }, { "text" }, { 0 } };
 static const struct listing listing = { "results", columns, "node,code,id,text",
@@ -46,6 +58,8 @@ int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__C
 
     if (show_columns_help(ctx, &listing))
         return 0;
+    if (show_columns_check(ctx, &listing, e) < 0)
+        return -1;
     c = call(ctx, question, SLUICE__TYPE__CHANGED, CALL_LIMIT_S, e);
     if (c == NULL)
         return -1;

@@ -10,4 +10,7 @@
 int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__Changed **changed, struct err *e);
 int change(struct context *ctx, const ProtobufCMessage *question, struct err *e);
 
+/* Whether a reason says something and is not too long. 0 or -1. */
+int change_check_reason(const char *reason, struct err *e);
+
 #endif

@@ -136,7 +136,7 @@ int cmd_help(struct context *ctx, const struct args *a, struct err *e)
     } else {
         c = command_find(a->at[0], a->n > 1 ? a->at[1] : NULL, &words);
         if (c == NULL)
-            return err_set(e, ERR_USAGE, "there is no command '%s%s%s'", a->at[0], a->n > 1 ? " " : "", a->n > 1 ? a->at[1] : "");
+            return command_unknown(a->at[0], a->n > 1 ? a->at[1] : NULL, e);
         print_command(c);
     }
     return 0;

@@ -107,7 +107,7 @@ int cmd_job_cancel(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (args_id("job", a->at[0], &q.id, e) < 0)
+    if (show_columns_check(ctx, &listing, e) < 0 || args_id("job", a->at[0], &q.id, e) < 0)
         return -1;
     q.has_id = 1;
     q.reason = a->n > 1 ? a->at[1] : NULL;

@@ -14,16 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A reason is what the next shift reads: it must say something. */
-static int check_reason(const char *reason, struct err *e)
-{
-    if (reason[strspn(reason, " \t\n")] == '\0')
-        return err_set(e, ERR_USAGE, "a reason is wanted, and this one is empty");
-    if (strlen(reason) > 1000)
-        return err_set(e, ERR_USAGE, "a reason has at most 1000 bytes, this one has %zu", strlen(reason));
-    return 0;
-}
-
 /* A time is shown as it was understood before it is used. */
 static void echo_time(const char *what, int64_t wall_ns)
 {
@@ -57,7 +47,7 @@ int cmd_mark(struct context *ctx, const struct args *a, struct err *e)
     struct hostlist *h;
     int r = -1;
 
-    if (check_reason(a->at[1], e) < 0 || mark_options(a, &q, e) < 0)
+    if (change_check_reason(a->at[1], e) < 0 || mark_options(a, &q, e) < 0)
         return -1;
     h = nodelist(ctx, a, a->at[0], e);
     if (h == NULL)
@@ -79,7 +69,7 @@ int cmd_clear(struct context *ctx, const struct args *a, struct err *e)
     struct hostlist *h;
     int r;
 
-    if (check_reason(a->at[1], e) < 0 || args_u64(a, "id", 1, INT64_MAX, &q.id, e) < 0)
+    if (change_check_reason(a->at[1], e) < 0 || args_u64(a, "id", 1, INT64_MAX, &q.id, e) < 0)
         return -1;
     h = nodelist(ctx, a, a->at[0], e);
     if (h == NULL)

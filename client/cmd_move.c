@@ -83,6 +83,14 @@ static int move_options(const struct args *a, Sluice__MoveNodes *q, struct err *
     return 0;
 }
 
+static void say_ended(const char *node, const char *text)
+{
+    char *shown = show_text(text != NULL && text[0] != '\0' ? text : "the move did not end well");
+
+    fprintf(stderr, "%s: %s\n", node, shown);
+    free(shown);
+}
+
 /* Waits for every move of the answer; the first that does not end well gives the status. */
 static int wait_for(struct context *ctx, const Sluice__Changed *c, double limit_s, struct err *e)
 {
@@ -108,7 +116,7 @@ static int wait_for(struct context *ctx, const Sluice__Changed *c, double limit_
             return -1;
         status = (int)w->code;
         if (status != 0)
-            fprintf(stderr, "%s: %s\n", c->results[i]->node, w->text != NULL ? w->text : "the move did not end well");
+            say_ended(c->results[i]->node, w->text);
         call_free(w);
     }
     return status;

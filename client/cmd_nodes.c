@@ -357,7 +357,7 @@ int cmd_node_retire(struct context *ctx, const struct args *a, struct err *e)
     q.n_names = hostlist_count(h);
     q.reason = a->at[1];
     q.has_dry_run = q.dry_run = args_has(a, "dry-run");
-    r = q.reason[0] == '\0' ? err_set(e, ERR_USAGE, "node retire: a reason is wanted") : change(ctx, &q.base, e);
+    r = change_check_reason(q.reason, e) < 0 ? -1 : change(ctx, &q.base, e);
     free(q.names);
     hostlist_destroy(h);
     return r;

@@ -53,6 +53,14 @@ static void catch_signals(void)
     sigaction(SIGHUP, &sa, NULL);
 }
 
+/* Once the source is gone there is only the wait for the run: an interrupt ends this program, the run stops without it. */
+static void release_signals(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+}
+
 static void add(char ***argv, size_t *n, const char *text)
 {
     *argv = mem_grow(*argv, *n + 2, sizeof(**argv));
@@ -141,6 +149,7 @@ static pid_t spawn(char **argv, int out[2], struct err *e)
 struct talk {
     struct progress bar;
     struct str summary, line;
+    bool told;              /* that it was interrupted */
 };
 
 static void take_progress(struct talk *t, const json_t *j)
@@ -154,6 +163,17 @@ static void take_progress(struct talk *t, const json_t *j)
                   (uint64_t)json_integer_value(json_object_get(j, "total")), beside);
 }
 
+/* What a line of the source's log says, without time, program and level: they are of use in a file only. */
+static const char *said(const char *line)
+{
+    const char *word = strstr(line, "] err: ");
+
+    if (strstr(line, " sluice-source[") == NULL)
+        return line;
+    word = word != NULL ? word : strstr(line, "] warning: ");
+    return word != NULL ? strchr(word, ':') + 2 : line;
+}
+
 static void take_line(struct talk *t, const char *line)
 {
     json_t *j = line[0] == '{' ? json_loads(line, 0, NULL) : NULL;
@@ -165,8 +185,8 @@ static void take_line(struct talk *t, const char *line)
         return;
     }
     progress_clear(&t->bar);
-    shown = show_text(line);
-    fprintf(stderr, "%s\n", shown);
+    shown = show_text(said(line));
+    fprintf(stderr, "%s%s\n", said(line) != line ? "sluice: " : "", shown);
     free(shown);
 }
 
@@ -182,6 +202,16 @@ static void take_lines(struct talk *t, const char *text, size_t n)
     }
 }
 
+/* The source ends when what it has in flight is settled, or at once when it is told again. */
+static void tell_interrupted(struct talk *t)
+{
+    if (!interrupted || t->told)
+        return;
+    t->told = true;
+    progress_clear(&t->bar);
+    fprintf(stderr, "waiting up to 10 s for the time-frames in flight; interrupt again to give them up\n");
+}
+
 /* Reads both pipes until they end. */
 static void listen_to(struct talk *t, const int out[2])
 {
@@ -191,6 +221,7 @@ static void listen_to(struct talk *t, const int out[2])
     while (p[0].fd >= 0 || p[1].fd >= 0) {
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             break;
+        tell_interrupted(t);
         for (int i = 0; i < 2; i++) {
             ssize_t n;
 
@@ -229,7 +260,7 @@ static uint64_t largest(const struct args *a)
 {
     uint64_t size = 0;
 
-    for (int i = 0; i < a->n; i++) {
+    for (int i = 0; i < a->n && !interrupted; i++) {
         struct scan s;
 
         scan_file(a->at[i], &s);
@@ -290,6 +321,24 @@ static double number(const json_t *row, const char *key)
     return json_number_value(json_object_get(row, key));
 }
 
+/* Why some are not done, and where to look. */
+static void print_reasons(const Sluice__Run *r)
+{
+    const struct { const char *what; Sluice__Counter *const *list; size_t n; } kinds[] = {
+        { "failed tries", r->failures, r->n_failures }, { "dropped", r->dropped, r->n_dropped },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        for (size_t k = 0; k < kinds[i].n; k++) {
+            char *name = show_text(kinds[i].list[k]->name != NULL ? kinds[i].list[k]->name : "");
+
+            printf("%s: %s %" PRIu64 "%s\n", kinds[i].what, name, kinds[i].list[k]->value,
+                   i == 0 ? " (sluice logs --node @all says more)" : "");
+            free(name);
+        }
+    }
+}
+
 static void print_summary(const json_t *row, const Sluice__Run *r)
 {
     char bytes[32], speed[32];
@@ -298,7 +347,10 @@ static void print_summary(const json_t *row, const Sluice__Run *r)
     printf("run %.0f: %.0f time-frames", number(row, "run"), number(row, "tfs"));
     if (r != NULL)
         printf(", %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " dropped, %" PRIu64 " lost", r->done, r->failed, dropped(r), r->lost);
-    printf("\nrate: ");
+    printf("\n");
+    if (r != NULL)
+        print_reasons(r);
+    printf("rate: ");
     if (json_is_number(wanted))
         printf("%.4g/s wanted, ", json_number_value(wanted));
     else
@@ -361,7 +413,6 @@ static int play(struct context *ctx, const struct args *a, uint64_t run, struct 
         return -1;
     argv = source_argv(ctx, a, program, run);
     progress_start(&t->bar);
-    catch_signals();
     pid = spawn(argv, out, e);
     argv_free(argv);
     free(program);
@@ -402,6 +453,50 @@ static int check_run_options(const struct args *a, struct err *e)
     return 0;
 }
 
+/* What goes on to the source is looked at here too: a slip must not leave a run behind. */
+static int check_source_options(const struct args *a, struct err *e)
+{
+    const char *rate = args_text(a, "rate", "max");
+    uint64_t n;
+    double hz;
+
+    if (strcmp(rate, "max") != 0 && str_parse_f64("--rate", rate, 1e-6, 1e6, &hz, NULL) < 0)
+        return err_set(e, ERR_USAGE, "--rate '%s': max, or a number from 1e-06 to 1e+06 is wanted", rate);
+    return args_u64(a, "loop", 1, 1000000000, &n, e) < 0 || args_u64(a, "preread", 1, 4096, &n, e) < 0 || args_u64(a, "threads", 1, 256, &n, e) < 0
+        || args_u64(a, "sources", 1, 4096, &n, e) < 0 || args_u64(a, "max-bad", 0, UINT64_MAX, &n, e) < 0 ? -1 : 0;
+}
+
+/* A run that is given must be on. */
+static int check_run(struct context *ctx, uint64_t id, struct err *e)
+{
+    Sluice__GetRuns q = SLUICE__GET_RUNS__INIT;
+    Sluice__Runs *runs;
+    const Sluice__Run *r;
+    int rc = 0;
+
+    q.has_id = 1;
+    q.id = id;
+    runs = call(ctx, &q.base, SLUICE__TYPE__RUNS, CALL_LIMIT_S, e);
+    if (runs == NULL)
+        return -1;
+    r = find_run(runs, id);
+    if (r == NULL)
+        rc = err_set(e, ERR_NOT_FOUND, "no run %" PRIu64, id);
+    else if (r->state == SLUICE__RUN_STATE__RUN_DONE || r->state == SLUICE__RUN_STATE__RUN_ERROR)
+        rc = err_set(e, ERR_STATE, "run %" PRIu64 " is over", id);
+    call_free(runs);
+    return rc;
+}
+
+/* A run of ours is stopped whatever came of the source. What it waits for may take as long as the farm is without nodes. */
+static Sluice__Runs *end_run(struct context *ctx, uint64_t run, struct err *e)
+{
+    release_signals();
+    if (interrupted)
+        fprintf(stderr, "stopping run %" PRIu64 "; interrupt again to leave that to the farm\n", run);
+    return stop_run(ctx, run, e);
+}
+
 int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
 {
     struct talk t = { 0 };
@@ -411,13 +506,14 @@ int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
     uint64_t run = 0;
     int status;
 
-    if (check_run_options(a, e) < 0)
+    if (check_run_options(a, e) < 0 || check_source_options(a, e) < 0)
         return -1;
-    if (own ? start_run(ctx, a, &run, e) < 0 : args_id("run", args_text(a, "run", ""), &run, e) < 0)
+    catch_signals();            /* an interrupt just now must not leave the run behind either */
+    if (own ? start_run(ctx, a, &run, e) < 0 : args_id("run", args_text(a, "run", ""), &run, e) < 0 || check_run(ctx, run, e) < 0)
         return -1;
     status = play(ctx, a, run, &t, e);
     if (own)
-        runs = stop_run(ctx, run, &stop);
+        runs = end_run(ctx, run, &stop);
     if (own && runs == NULL && status >= 0) {
         if (e != NULL)
             *e = stop;

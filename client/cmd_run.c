@@ -103,7 +103,7 @@ int cmd_run_start(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &ids))
         return 0;
-    if (run_options(a, &q, e) == 0)
+    if (show_columns_check(ctx, &ids, e) == 0 && run_options(a, &q, e) == 0)
         s = call(ctx, &q.base, SLUICE__TYPE__STARTED_RUN, CALL_LIMIT_S, e);
     if (s != NULL && ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         r = printf("%" PRIu64 "\n", s->id) < 0 ? -1 : 0;
@@ -140,7 +140,7 @@ int cmd_run_stop(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (args_id("run", a->at[0], &q.id, e) < 0 || args_seconds(a, "data-timeout", &q.data_timeout, e) < 0
+    if (show_columns_check(ctx, &listing, e) < 0 || args_id("run", a->at[0], &q.id, e) < 0 || args_seconds(a, "data-timeout", &q.data_timeout, e) < 0
         || args_seconds(a, "calib-timeout", &q.calib_timeout, e) < 0)
         return -1;
     q.has_id = 1;

@@ -182,7 +182,7 @@ int cmd_check(struct context *ctx, const struct args *a, struct err *e)
         broken += !c->checks[i]->ok;
     r = show_list(ctx, &check_listing, NULL, message_list(&c->base, "checks"), -1, e);
     if (r == 0 && ctx->mode == SHOW_TABLE)
-        printf(broken == 0 ? "all hold: %zu of %zu\n" : "broken: %2$zu of %1$zu\n", n - broken, n);
+        printf(broken == 0 ? "all hold: %zu of %zu\n" : "broken: %zu of %zu\n", broken == 0 ? n : broken, n);
     if (r == 0 && (broken > 0 || !c->ok))
         r = ERR_FAILED;
     call_free(c);

@@ -70,6 +70,14 @@ static int list_read(struct list *l, const char *file, struct err *e)
 
 /* --- the files of the message --------------------------------------------------------------- */
 
+/* What is wrong, without the path in front that stands there already. */
+static const char *without_path(const char *text, const char *path)
+{
+    size_t n = strlen(path);
+
+    return strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
+}
+
 static Sluice__InputFile *input_file(const char *path, bool quiet)
 {
     Sluice__InputFile *f = mem_zalloc(sizeof(*f));
@@ -79,9 +87,9 @@ static Sluice__InputFile *input_file(const char *path, bool quiet)
     f->path = mem_strdup(path);
     scan_file(path, &s);
     if (s.trouble != NULL) {
-        char *shown = show_text(path), *why = show_text(s.trouble);
+        char *shown = show_text(path), *why = show_text(without_path(s.trouble, path));
 
-        f->text = mem_strdup(s.trouble);
+        f->text = mem_strdup(without_path(s.trouble, path));
         if (!quiet)
             fprintf(stderr, "skipped %s: %s\n", shown, why);
         free(shown);
@@ -117,12 +125,12 @@ static int make_files(const struct list *l, Sluice__Submit *q, bool quiet, struc
 
     q->files = mem_array(l->n, sizeof(*q->files));
     for (size_t i = 0; i < l->n; i++) {
-        q->files[q->n_files++] = input_file(l->path[i], quiet);
+        q->files[q->n_files++] = input_file(l->path[i], quiet || l->n == 1);
         tfs += q->files[i]->n_tfs;
     }
     if (tfs == 0)
-        return err_set(e, ERR_USAGE, "submit: no time-frame in any of the %zu files%s%s", l->n, l->n == 1 ? ": " : "",
-                       l->n == 1 && q->files[0]->text != NULL ? q->files[0]->text : "");
+        return l->n == 1 && q->files[0]->text != NULL ? err_set(e, ERR_USAGE, "%s: %s", l->path[0], q->files[0]->text)
+                                                      : err_set(e, ERR_USAGE, "submit: no time-frame in any of the %zu files", l->n);
     return 0;
 }
 
@@ -131,11 +139,11 @@ static int make_files(const struct list *l, Sluice__Submit *q, bool quiet, struc
 static int number_options(const struct args *a, Sluice__Submit *q, struct err *e)
 {
     int64_t priority = 0, limit_ns = 0;
-    uint64_t attempts = 0, max_bad = 0;
+    uint64_t attempts = 0;
     char text[CLOCK_TEXT];
 
     if (args_i64(a, "priority", -1000000, 1000000, &priority, e) < 0 || args_u64(a, "attempts", 1, 100, &attempts, e) < 0
-        || args_u64(a, "max-bad", 0, 1000000000, &max_bad, e) < 0 || args_time(a, "begin", &q->begin, e) < 0)
+        || args_time(a, "begin", &q->begin, e) < 0)
         return -1;
     if (args_has(a, "time") && clock_parse_limit(args_text(a, "time", ""), &limit_ns, e) < 0)
         return err_prefix(e, "--time");
@@ -147,8 +155,6 @@ static int number_options(const struct args *a, Sluice__Submit *q, struct err *e
     q->priority = (int32_t)priority;
     q->has_attempts = attempts > 0;
     q->attempts = (uint32_t)attempts;
-    q->has_max_bad = args_has(a, "max-bad");
-    q->max_bad = (uint32_t)max_bad;
     q->has_time_limit = limit_ns > 0;
     q->time_limit = (double)limit_ns / 1e9;
     q->has_begin = args_has(a, "begin");
@@ -200,7 +206,7 @@ static void submit_free(Sluice__Submit *q)
 static const struct column columns[] = { { "id" }, { "tasks" }, { "skipped" }, { "existed" }, { 0 } };
 static const struct listing listing = { "jobs", columns, "id,tasks,skipped,existed" };
 
-static int wait_for(struct context *ctx, uint64_t id, struct err *e)
+static int wait_for(struct context *ctx, uint64_t id, bool quiet, struct err *e)
 {
     Sluice__Wait q = SLUICE__WAIT__INIT;
     Sluice__Waited *w;
@@ -213,6 +219,12 @@ static int wait_for(struct context *ctx, uint64_t id, struct err *e)
     if (w == NULL)
         return -1;
     status = (int)w->code;
+    if (!quiet && w->text != NULL && w->text[0] != '\0') {
+        char *text = show_text(w->text);
+
+        fprintf(stderr, "%s\n", text);
+        free(text);
+    }
     call_free(w);
     return status;
 }
@@ -229,7 +241,7 @@ static int accepted(struct context *ctx, const struct args *a, Sluice__Submitted
         printf("%" PRIu64 "\n", s->id);
     if (r == 0 && args_has(a, "wait")) {
         fflush(stdout);
-        r = wait_for(ctx, s->id, e);
+        r = wait_for(ctx, s->id, args_has(a, "quiet"), e);
     }
     return r;
 }
@@ -251,7 +263,7 @@ int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
         err_set(e, ERR_USAGE, "submit: a file, or --input LIST, is wanted");
         goto out;
     }
-    if (text_options(a, &q, e) < 0 || number_options(a, &q, e) < 0 || make_files(&files, &q, args_has(a, "quiet"), e) < 0)
+    if (show_columns_check(ctx, &listing, e) < 0 || text_options(a, &q, e) < 0 || number_options(a, &q, e) < 0 || make_files(&files, &q, args_has(a, "quiet"), e) < 0)
         goto out;
     s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S, e);
     if (s != NULL)

@@ -124,7 +124,6 @@ const struct command commands[] = {
            { "attempts", 0, "N", "tries at a time-frame" },
            { "key", 0, "KEY", "the same key gives the same job" },
            { "begin", 0, "TIME", "not before" },
-           { "max-bad", 0, "N", "stop after so many failed time-frames" },
            { "output", 0, "DIR", "folder of the results" },
            { "wait", 0, NULL, "until it ends; the exit status is its outcome" },
            { "quiet", 0, NULL, "no messages" },
@@ -191,7 +190,7 @@ const struct command *command_find(const char *first, const char *second, int *w
 }
 
 /* What could have been meant: the commands that begin with this word. */
-static void unknown(const char *first, const char *second, struct err *e)
+int command_unknown(const char *first, const char *second, struct err *e)
 {
     struct str s = { 0 }, shown = { 0 };
     size_t n = strlen(first);
@@ -207,6 +206,7 @@ static void unknown(const char *first, const char *second, struct err *e)
         err_set(e, ERR_USAGE, "there is no command '%s'; sluice help lists them", str_text(&shown));
     str_free(&s);
     str_free(&shown);
+    return -1;
 }
 
 /* --- the options before the command --------------------------------------------------------- */
@@ -292,7 +292,7 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
     c = command_find(argv[s.command], s.command + 1 < argc ? argv[s.command + 1] : NULL, &words);
     if (c == NULL) {
-        unknown(argv[s.command], s.command + 1 < argc ? argv[s.command + 1] : NULL, &e);
+        command_unknown(argv[s.command], s.command + 1 < argc ? argv[s.command + 1] : NULL, &e);
         show_error(&e);
         free(ctx.address);
         return ERR_USAGE;

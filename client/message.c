@@ -9,6 +9,7 @@
 #include "message.h"
 
 #include "clock.h"
+#include "frame.h"
 #include "mem.h"
 #include "str.h"
 
@@ -218,4 +219,43 @@ json_t *message_list(const ProtobufCMessage *m, const char *field)
     else
         json_decref(value);
     return list;
+}
+
+/* --- texts ---------------------------------------------------------------------------------- */
+
+static int check_text(const ProtobufCFieldDescriptor *f, const char *text, struct err *e)
+{
+    if (text == NULL || frame_is_utf8(text))
+        return 0;
+    return err_set(e, ERR_USAGE, "%s '%.200s': text in UTF-8 is wanted", f->name, text);
+}
+
+static int check_value(const ProtobufCFieldDescriptor *f, const void *p, struct err *e)
+{
+    const ProtobufCMessage *inner;
+
+    if (f->type == PROTOBUF_C_TYPE_STRING)
+        return check_text(f, *(char *const *)p, e);
+    inner = *(ProtobufCMessage *const *)p;
+    return inner != NULL ? message_check_texts(inner, e) : 0;
+}
+
+int message_check_texts(const ProtobufCMessage *m, struct err *e)
+{
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        const char *at = (const char *)m + f->offset;
+
+        if (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        if (f->label != PROTOBUF_C_LABEL_REPEATED) {
+            if (check_value(f, at, e) < 0)
+                return -1;
+            continue;
+        }
+        for (size_t k = 0, n = *(const size_t *)((const char *)m + f->quantifier_offset); k < n; k++)
+            if (check_value(f, *(const char *const *)at + k * sizeof(void *), e) < 0)
+                return -1;
+    }
+    return 0;
 }

@@ -16,4 +16,7 @@ char *message_enum_word(const ProtobufCEnumDescriptor *d, int value);
 /* The value of a word. -1: e lists them all. */
 int message_enum_value(const ProtobufCEnumDescriptor *d, const char *what, const char *word, int *value, struct err *e);
 
+/* Whether every text of the message is UTF-8, as the wire wants it; otherwise says which is not. 0 or -1. */
+int message_check_texts(const ProtobufCMessage *m, struct err *e);
+
 #endif

@@ -310,6 +310,18 @@ bool show_columns_help(const struct context *ctx, const struct listing *l)
     return true;
 }
 
+int show_columns_check(const struct context *ctx, const struct listing *l, struct err *e)
+{
+    struct chosen *columns = NULL;
+    size_t n = 0;
+    int r = 0;
+
+    if (ctx->fields != NULL)
+        r = choose(l, ctx->fields, NULL, &columns, &n, e);
+    chosen_free(columns, n);
+    return r;
+}
+
 /* --- lines ---------------------------------------------------------------------------------- */
 
 /* Characters, not bytes: the text is valid UTF-8 once it went through str_escape. */

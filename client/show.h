@@ -43,6 +43,8 @@ int show_list(const struct context *ctx, const struct listing *l, const char *us
 int show_one(const struct context *ctx, const struct listing *l, json_t *object, int64_t seq, struct err *e);
 /* -o help: prints the columns; true when that was asked for. */
 bool show_columns_help(const struct context *ctx, const struct listing *l);
+/* Whether the columns of -o are there. For commands that change something: asked before, so that a slip changes nothing. 0 or -1. */
+int show_columns_check(const struct context *ctx, const struct listing *l, struct err *e);
 
 /* A text for a line on a terminal, escaped; the caller frees. */
 char *show_text(const char *text);

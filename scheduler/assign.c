@@ -154,7 +154,8 @@ static void assign_wait(struct tf *t, bool could)
     struct work *w = t->work;
     double pause = 0.05;
 
-    w->why = flow_usable_nodes(w->flow, w->pool) ? "WaitingForBuffer" : "WaitingForNodes";
+    w->why = flow_usable_nodes(w->flow, w->pool) == 0 ? "WaitingForNodes"
+           : !flow_has_class(w->flow, w->pool, w->classes) ? "WaitingForClass" : "WaitingForBuffer";
     w->blocked = true;
     if (could || t->n_avoid == 0)
         return;

@@ -203,13 +203,37 @@ static bool purge_names(const Sluice__PurgeCrashes *x, uint64_t id)
     return named;
 }
 
+/* The first of the ids that no crash has; 0: none. */
+static uint64_t purge_unknown(const struct crashes *cs, const Sluice__PurgeCrashes *x)
+{
+    const struct crash *c;
+
+    for (size_t i = 0; i < x->n_ids; i++) {
+        TAILQ_FOREACH(c, &cs->list, entry) {
+            if (c->row.id == x->ids[i])
+                break;
+        }
+        if (c == NULL)
+            return x->ids[i];
+    }
+    return 0;
+}
+
 void crash_purge(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__PurgeCrashes *x = m;
     struct crashes *cs = s->d->jobs->crashes;
-    struct purge *p = mem_zalloc(sizeof(*p));
+    struct purge *p;
     struct crash *c, *next;
+    uint64_t unknown = purge_unknown(cs, x);
+    struct err e;
 
+    if (unknown != 0) {
+        err_set(&e, ERR_NOT_FOUND, "no crash %" PRIu64 "; nothing was removed", unknown);
+        session_error(s, id, &e, NULL);
+        return;
+    }
+    p = mem_zalloc(sizeof(*p));
     p->ref = session_refer(s, id);
     p->left = 1;
     for (c = TAILQ_FIRST(&cs->list); c; c = next) {

@@ -402,6 +402,17 @@ unsigned flow_usable_nodes(struct flow *f, int pool)
     return n;
 }
 
+bool flow_has_class(struct flow *f, int pool, unsigned classes)
+{
+    for (struct fnode *x = f->nodes; x; x = x->hh.next) {
+        const struct disp_node *load = x->account.load;
+
+        if (load->usable && load->group == pool && (classes == 0 || (load->class_bit & classes) != 0))
+            return true;
+    }
+    return false;
+}
+
 static struct service *service_find(struct flow *f, const char *class)
 {
     for (struct service *s = f->services; s; s = s->next) {

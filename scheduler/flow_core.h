@@ -66,6 +66,8 @@ uint64_t flow_largest_buffer(struct flow *f, int pool);
 /* How many TFs of that size the pool's usable nodes may hold below their marks. */
 uint64_t flow_room(struct flow *f, int pool, uint64_t bytes);
 unsigned flow_usable_nodes(struct flow *f, int pool);
+/* Whether a usable node of the pool is of one of these classes (0: any). */
+bool flow_has_class(struct flow *f, int pool, unsigned classes);
 double flow_median(struct flow *f, const char *class);                   /* s of a TF there */
 void flow_median_add(struct flow *f, const char *class, double seconds);
 void flow_add_ghost(struct flow *f, struct fnode *n, uint64_t bytes);

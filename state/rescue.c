@@ -46,7 +46,7 @@ static int copy_pages(struct db *from, struct db *to, struct err *e)
 
 static int copy_snapshot(struct db *from, const char *part, struct err *e)
 {
-    struct db *to = db_connect(from->dir, part, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, e);
+    struct db *to = db_connect(from->dir, part, SQLITE_OPEN_READWRITE, e);
     if (to == NULL)
         return -1;
     int64_t n;
@@ -83,6 +83,17 @@ static int sync_parent(const char *path, struct err *e)
     return rc;
 }
 
+/* An empty file is an empty database. Made here, so that a folder that takes no file is named, and not the state's. */
+static int make_part(const char *part, const char *file, struct err *e)
+{
+    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return err_errno(e, errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_FAILED, "the copy %s cannot be made", file);
+    close(fd);
+    return 0;
+}
+
 int rescue_copy(struct db *db, const char *file, struct err *e)
 {
     if (access(file, F_OK) == 0)
@@ -90,7 +101,9 @@ int rescue_copy(struct db *db, const char *file, struct err *e)
     char *part = mem_printf("%s.part-%ld", file, (long)getpid());
     char *journal = mem_printf("%s-journal", part);
     unlink(part);
-    int rc = copy_snapshot(db, part, e);
+    int rc = make_part(part, file, e);
+    if (rc == 0)
+        rc = copy_snapshot(db, part, e);
     if (rc == 0)
         rc = sync_file(part, e);
     if (rc == 0 && link(part, file) < 0)

@@ -128,6 +128,10 @@ up --nodes mi50:0
 up --shm 64MB
 up --nominal mi50
 node add n1
+replay x --rate 0
+replay x --output ''
+run start --output ''
+config show --config ''
 hostlist fold
 hostlist melt n1
 hostlist diff n1

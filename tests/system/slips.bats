@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# Slips of an operator: each is refused with what was wanted and found, and leaves nothing behind.
+load ../lib
+
+setup() { farm_setup; }
+teardown() { farm_teardown; }
+
+runs() { sluice runs --all --json | jq '.runs | length'; }
+
+@test "an option of replay that makes no sense leaves no run behind" {
+  farm_up --nodes mi50:1 --nominal mi50=1
+  file=$(sample 2)
+  while read -r line; do
+    run --separate-stderr eval "sluice replay '$file' $line"
+    [ "$status" -eq 2 ] || { echo "$line: $status $stderr"; false; }
+    [ -z "$output" ]
+    [[ $stderr != *sluice-source* ]]
+  done <<'END'
+--rate 0
+--rate nan
+--rate fast
+--loop 0
+--loop 1.5
+--preread 0
+--threads 1000
+--sources 0
+--max-bad x
+--output ''
+--name ''
+END
+  [ "$(runs)" -eq 0 ]
+  run --separate-stderr sluice replay "$file" --run 7
+  [ "$status" -eq 3 ]
+  [ "$stderr" = "sluice: no run 7" ]
+  id=$(sluice run start --workflow none)
+  sluice run stop "$id"
+  run --separate-stderr sluice replay "$file" --run "$id"
+  [ "$status" -eq 4 ]
+  [ "$stderr" = "sluice: run $id is over" ]
+}
+
+@test "a column that is not there is refused before anything is changed" {
+  farm_up --nodes mi50:1 --nominal mi50=1
+  for command in "mark mi50-001 x" "move mi50-001 --to async" "node retire mi50-001 x" "run start" "submit '$(sample 2)'"; do
+    run --separate-stderr eval "sluice $command -o colour"
+    [ "$status" -eq 2 ]
+    [[ $stderr == *"'colour': there is no such column"* ]]
+  done
+  [ "$(runs)" -eq 0 ]
+  [ "$(json '.jobs | length' sluice jobs --all)" -eq 0 ]
+  [ "$(json '.nodes[0] | [.pool, .wanted_pool, (.marks | length)] | join(" ")' sluice nodes)" = "online online 0" ]
+}
+
+@test "text that is not UTF-8 is refused by name, and the connection lives" {
+  farm_up --nodes mi50:1 --nominal mi50=1
+  run --separate-stderr sluice mark mi50-001 $'\xff\xfe'
+  [ "$status" -eq 2 ]
+  [ "$stderr" = "sluice: reason '\\xFF\\xFE': text in UTF-8 is wanted" ]
+  cp "$(sample 2)" "$FARM/"$'lat\xefn.tf'
+  run --separate-stderr sluice submit "$FARM/"$'lat\xefn.tf'
+  [ "$status" -eq 2 ]
+  [[ $stderr == *'lat\xEFn.tf'*UTF-8* ]]
+}
+
+@test "a reason that says nothing retires no node" {
+  farm_up --nodes mi50:1
+  run sluice node retire mi50-001 '  '
+  [ "$status" -eq 2 ]
+  [ "$(json '.nodes | length' sluice nodes)" -eq 1 ]
+}
+
+@test "a job for a class that is not there is refused; for one without nodes in async it says what it waits for" {
+  farm_up --nodes mi50:1,mi100:1 --nominal mi100=1
+  run --separate-stderr sluice submit "$(sample 2)" --class mi500
+  [ "$status" -eq 3 ]
+  [[ $stderr == *"class 'mi500'"* ]]
+  sluice move mi100-001 --to async --wait --timeout 20s
+  job=$(sluice submit "$(sample 2)" --class mi50)
+  wait_until 10 is '.jobs[0].why' WaitingForClass sluice jobs
+  sluice job cancel "$job"
+  run --separate-stderr sluice submit "$(sample 2)" --class mi50,mi100 --wait
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"1 done"* ]]
+}
+
+@test "a copy of the state into a folder that is not there: the file is named, not the disk of the state" {
+  farm_up --nodes mi50:1
+  run --separate-stderr sluice backup "$FARM/none/copy.db"
+  [ "$status" -eq 3 ]
+  [ "$stderr" = "sluice: the copy $FARM/none/copy.db cannot be made: No such file or directory" ]
+  [ "$(json .status[0].state sluice status)" = running ]
+}
+
+@test "crash purge of an id that is not there removes nothing and says so" {
+  farm_up --nodes mi50:1
+  run --separate-stderr sluice crash purge 7
+  [ "$status" -eq 3 ]
+  [[ $stderr == *"no crash 7"* ]]
+}
+
+@test "a replay on a farm where no node works can be interrupted, says what it waits for, and its run ends" {
+  farm_up --nodes mi50:1
+  sluice mark @all "all out"
+  env --default-signal=INT sluice replay "$(sample 2)" --loop 100 --rate 20 2>"$FARM/replay.out" >/dev/null &
+  replay=$!
+  wait_until 10 eval '[ "$(sluice run show 1 --json | jq ".runs[0].announced")" -ge 2 ]'
+  kill -INT "$replay"
+  wait_until 10 grep -q "interrupt again" "$FARM/replay.out"
+  kill -INT "$replay"
+  wait_until 20 grep -q "stopping run 1" "$FARM/replay.out" || { cat "$FARM/replay.out"; false; }
+  kill -INT "$replay" || true
+  rc=0; wait "$replay" || rc=$?
+  [ "$rc" -eq 130 ]
+  wait_until 30 is '.runs[0].state' done sluice run show 1
+}
