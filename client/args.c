@@ -248,14 +248,47 @@ char *args_joined(const struct args *a, const char *option)
     return str_take(&s);
 }
 
+static bool goes_up(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "..")) != NULL; p += 2)
+        if ((p == path || p[-1] == '/') && (p[2] == '/' || p[2] == '\0'))
+            return true;
+    return false;
+}
+
+/* The path without "..": of the file, or of the folder it is to be made in. NULL: neither is there. */
+static char *without_up(const char *path)
+{
+    char *real = realpath(path, NULL), *parent, *slash, *whole = NULL;
+
+    if (real != NULL)
+        return real;
+    parent = mem_strdup(path);
+    slash = strrchr(parent, '/');
+    if (slash != NULL && slash > parent && !goes_up(slash + 1)) {
+        *slash = '\0';
+        real = realpath(parent, NULL);
+        whole = real != NULL ? mem_printf("%s/%s", strcmp(real, "/") == 0 ? "" : real, slash + 1) : NULL;
+        free(real);
+    }
+    free(parent);
+    return whole;
+}
+
 char *args_path(const char *path)
 {
-    char *here, *whole;
+    char *here, *whole, *clean;
 
-    if (path[0] == '/')
-        return mem_strdup(path);
-    here = getcwd(NULL, 0);
-    whole = mem_printf("%s/%s", here != NULL ? here : ".", path);
-    free(here);
-    return whole;
+    if (path[0] == '/') {
+        whole = mem_strdup(path);
+    } else {
+        here = getcwd(NULL, 0);
+        whole = mem_printf("%s/%s", here != NULL ? here : ".", path);
+        free(here);
+    }
+    clean = goes_up(whole) ? without_up(whole) : NULL;
+    if (clean == NULL)
+        return whole;
+    free(whole);
+    return clean;
 }

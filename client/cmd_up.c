@@ -27,7 +27,7 @@
 
 #define DEFAULT_DIR  "sluice-farm"
 #define DEFAULT_SPEC "mi50:2,mi100:1"
-enum { WAIT_S = 60, LOCK_S = 120, END_S = 5 };
+enum { WAIT_S = 60, LOCK_S = 120, END_S = 5, SHM_LEAST = 64 << 10 };
 
 /* --- the configuration ---------------------------------------------------------------------- */
 
@@ -109,10 +109,26 @@ fail:
 
 /* --- starting ------------------------------------------------------------------------------- */
 
+/* A farm that was up has a state: an empty one in its place would forget every mark without a word. */
+static int check_state(struct farm *f, struct err *e)
+{
+    char *state = farm_path(f, "state"), *log = farm_path(f, "log/sluiced.log");
+    int r = 0;
+
+    if (access(state, F_OK) < 0 && errno == ENOENT && access(log, F_OK) == 0)
+        r = err_set(e, ERR_STATE, "%s is gone, though this farm was up before; put a backup in its place (mkdir %s; sluiced --restore FILE --state %s), "
+                    "or remove %s to begin without nodes' marks, runs and jobs", state, state, state, log);
+    free(state);
+    free(log);
+    return r;
+}
+
 static int make_folders(struct farm *f, struct err *e)
 {
     static const char *const names[] = { "state", "log", "run" };
 
+    if (check_state(f, e) < 0)
+        return -1;
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char *path = farm_path(f, names[i]);
         int r = file_mkdirs(path, 0755, e);
@@ -124,14 +140,30 @@ static int make_folders(struct farm *f, struct err *e)
     return farm_make_shm(f, e);
 }
 
+/* A sluiced whose socket somebody removed hears nobody: it is ended, so that it can be started again; workers and sources wait for
+ * it as for any restart. True: there is nothing more to do, and r is how it went. */
+static bool end_unheard(struct farm *f, int *r, struct err *e)
+{
+    char *socket = farm_path(f, "sluiced.sock");
+    bool gone = access(socket, F_OK) < 0 && errno == ENOENT;
+
+    free(socket);
+    *r = 0;
+    if (!gone)
+        return true;
+    fprintf(stderr, "the socket of sluiced is gone: starting it anew\n");
+    *r = farm_end_one(farm_running(f, "sluiced"), END_S, e);
+    return *r < 0;
+}
+
 static int start_sluiced(struct farm *f, const char *conf, double limit_s, struct err *e)
 {
     char *program, *state, *socket, *log;
     struct launch *l;
     int r;
 
-    if (farm_running(f, "sluiced") != NULL)
-        return 0;
+    if (farm_running(f, "sluiced") != NULL && end_unheard(f, &r, e))
+        return r;
     program = local_find("sluiced", e);
     if (program == NULL)
         return -1;
@@ -258,6 +290,8 @@ static int parse_options(const struct args *a, struct spec *s, double *limit_s, 
 {
     if (spec_parse(s, args_text(a, "nodes", NULL), e) < 0 || args_size(a, "shm", &s->shm, e) < 0 || args_seconds(a, "timeout", limit_s, e) < 0)
         return -1;
+    if (s->shm != 0 && s->shm < SHM_LEAST)
+        return err_set(e, ERR_USAGE, "--shm '%s': at least 64K is wanted", args_text(a, "shm", ""));
     for (size_t i = 0; i < a->n_given; i++)
         if (strcmp(a->given[i].name, "nominal") == 0 && spec_nominal(s, a->given[i].value, e) < 0)
             return -1;
@@ -314,7 +348,7 @@ int cmd_down(struct context *ctx, const struct args *a, struct err *e)
         return -1;
     r = farm_end(f, END_S, &ended, e);
     if (r == 0)
-        fprintf(stderr, ended == 0 ? "nothing was running\n" : "ended %u processes\n", ended);
+        fprintf(stderr, ended == 0 ? "nothing was running\n" : ended == 1 ? "ended %u process\n" : "ended %u processes\n", ended);
     farm_close(f);
     return r;
 }

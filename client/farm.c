@@ -212,12 +212,27 @@ static int check_folder(const char *dir, struct err *e)
     return 0;
 }
 
+/* A folder where up was at work has one of these. */
+static int check_farm(const char *dir, struct err *e)
+{
+    static const char *const names[] = { "sluice.conf", "started", "lock" };
+    bool found = false;
+
+    for (size_t i = 0; !found && i < ARRAY_LEN(names); i++) {
+        char *path = mem_printf("%s/%s", dir, names[i]);
+
+        found = access(path, F_OK) == 0;
+        free(path);
+    }
+    return found ? 0 : err_set(e, ERR_NOT_FOUND, "farm %s: there is no farm in this folder (it has no sluice.conf)", dir);
+}
+
 struct farm *farm_open(const char *dir, bool create, double limit_s, struct err *e)
 {
     struct farm *f = mem_zalloc(sizeof(*f));
 
     f->lock = -1;
-    if ((create && file_mkdirs(dir, 0755, e) < 0) || check_folder(dir, e) < 0)
+    if ((create && file_mkdirs(dir, 0755, e) < 0) || check_folder(dir, e) < 0 || (!create && check_farm(dir, e) < 0))
         goto fail;
     f->dir = realpath(dir, NULL);
     if (f->dir == NULL) {
@@ -348,6 +363,25 @@ static void ask_to_end(const struct file_owner *o)
         return;
     kill(o->pid, SIGTERM);
     kill(o->pid, SIGCONT);
+}
+
+int farm_end_one(struct farm_process *p, double limit_s, struct err *e)
+{
+    int64_t end = clock_mono_ns() + (int64_t)(limit_s * 1e9);
+    bool killed = false;
+
+    ask_to_end(&p->owner);
+    while (file_owner_alive(&p->owner)) {
+        if (clock_mono_ns() > end && killed)
+            return err_set(e, ERR_FAILED, "%s, pid %ld, did not end even when killed", p->name, (long)p->owner.pid);
+        if (clock_mono_ns() > end) {
+            kill(p->owner.pid, SIGKILL);
+            killed = true;
+            end += (int64_t)(limit_s * 1e9);
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
+    return 0;
 }
 
 static void wait_until_gone(const struct farm *f, bool sluiced, double limit_s)

@@ -42,4 +42,7 @@ int   farm_make_shm(struct farm *f, struct err *e);
 /* Ends everything recorded: TERM, after limit_s KILL, workers before sluiced; sessions are emptied. Then removes the folder of the buffers and the list. */
 int   farm_end(struct farm *f, double limit_s, unsigned *ended, struct err *e);
 
+/* Ends one process of the list and waits for it: asked first, killed after limit_s. */
+int   farm_end_one(struct farm_process *p, double limit_s, struct err *e);
+
 #endif

@@ -113,3 +113,57 @@ END
   [ "$rc" -eq 130 ]
   wait_until 30 is '.runs[0].state' done sluice run show 1
 }
+
+@test "down in a folder that is no farm says so and leaves nothing there" {
+  mkdir "$FARM/empty"
+  run --separate-stderr sluice down --dir "$FARM/empty"
+  [ "$status" -eq 3 ]
+  [[ $stderr == *"no farm in this folder"* ]]
+  [ -z "$(ls -A "$FARM/empty")" ]
+}
+
+@test "up with a buffer that no worker would take is refused before a configuration is written" {
+  run --separate-stderr sluice up --dir "$FARM/farm" --shm 1K
+  [ "$status" -eq 2 ]
+  [[ $stderr == *"64K"* ]]
+  [ ! -e "$FARM/farm" ]
+}
+
+@test "the socket was removed: up repairs it, and the run that is on goes on" {
+  farm_up --nodes mi50:1 --nominal mi50=100
+  sluice replay "$(sample 2)" --loop 40 --rate 8 --json >"$FARM/replay.json" 2>"$FARM/replay.out" &
+  replay=$!
+  wait_until 10 eval '[ "$(sluice run show 1 --json | jq ".runs[0].done")" -ge 2 ]'
+  rm "$SLUICE_SOCKET"
+  run sluice status
+  [ "$status" -eq 6 ]
+  run sluice up --dir "$FARM/farm" 3>&-
+  [ "$status" -eq 0 ]
+  [[ $output == *"socket of sluiced is gone"* ]]
+  wait "$replay"
+  [ "$(jq '.replay[0] | [.done, .failed, .lost] | join(" ")' -r "$FARM/replay.json")" = "40 0 0" ]
+}
+
+@test "the state folder was removed: up makes no empty one in its place, a backup goes there" {
+  farm_up --nodes mi50:1
+  sluice mark mi50-001 "bad fan"
+  sluice backup "$FARM/copy.db"
+  sluice down --dir "$FARM/farm"
+  rm -r "$FARM/farm/state"
+  run --separate-stderr sluice up --dir "$FARM/farm" 3>&-
+  [ "$status" -eq 4 ]
+  [[ $stderr == *"$FARM/farm/state is gone"* ]]
+  mkdir "$FARM/farm/state"
+  sluiced --restore "$FARM/copy.db" --state "$FARM/farm/state"
+  farm_up
+  is '.nodes[0].marks[0].reason' "bad fan" sluice nodes
+}
+
+@test "paths with .. in them are taken, of inputs and of outputs" {
+  farm_up --nodes mi50:1 --nominal mi50=1
+  mkdir -p "$FARM/a/b"
+  cp "$(sample 2)" "$FARM/a/x.tf"
+  cd "$FARM/a/b"
+  sluice replay ../x.tf --output ../out
+  [ -n "$(ls "$FARM"/a/out/*/*.digits)" ]
+}
