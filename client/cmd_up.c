@@ -112,14 +112,16 @@ fail:
 /* A farm that was up has a state: an empty one in its place would forget every mark without a word. */
 static int check_state(struct farm *f, struct err *e)
 {
-    char *state = farm_path(f, "state"), *log = farm_path(f, "log/sluiced.log");
+    char *state = farm_path(f, "state"), *id = farm_path(f, "state/state.id"), *run = farm_path(f, "run");
     int r = 0;
 
-    if (access(state, F_OK) < 0 && errno == ENOENT && access(log, F_OK) == 0)
-        r = err_set(e, ERR_STATE, "%s is gone, though this farm was up before; put a backup in its place (mkdir %s; sluiced --restore FILE --state %s), "
-                    "or remove %s to begin without nodes' marks, runs and jobs", state, state, state, log);
+    /* Folders in run/ are made when sluiced was ready; state.id is there from its first start on. */
+    if (access(id, F_OK) < 0 && errno == ENOENT && rmdir(run) < 0 && (errno == ENOTEMPTY || errno == EEXIST))
+        r = err_set(e, ERR_STATE, "the state in %s is gone, though this farm was up before; put a backup in its place (mkdir -p %s; sluiced --restore FILE "
+                    "--state %s), or remove %s to begin without nodes' marks, runs and jobs", state, state, state, run);
     free(state);
-    free(log);
+    free(id);
+    free(run);
     return r;
 }
 

@@ -158,6 +158,15 @@ static void tick_cb(struct ev_loop *loop, ev_timer *w, int revents)
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
+bool flow_class_known(const struct flow *f, const char *class)
+{
+    for (const struct fnode *x = f->nodes; x; x = x->hh.next) {
+        if (strcmp(x->node->class, class) == 0)
+            return true;
+    }
+    return false;
+}
+
 unsigned flow_class_bit(struct flow *f, const char *class)
 {
     for (unsigned i = 0; i < f->n_classes; i++) {

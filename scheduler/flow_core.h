@@ -61,6 +61,8 @@ void flow_tick(struct flow *f);          /* every TICK seconds */
 #define FLOW_TICK 0.05
 struct fnode *flow_node(struct flow *f, struct node *n);                 /* made on first use */
 unsigned flow_class_bit(struct flow *f, const char *class);
+/* Whether a node was ever of this class, whatever the configuration says. */
+bool flow_class_known(const struct flow *f, const char *class);
 /* The largest buffer of a pool's nodes that were ever in contact; 0: none known. */
 uint64_t flow_largest_buffer(struct flow *f, int pool);
 /* How many TFs of that size the pool's usable nodes may hold below their marks. */

@@ -286,7 +286,7 @@ static int submit_check(struct sluiced *d, const Sluice__Submit *m, struct err *
     if (m->hold || m->has_max_bad)
         return err_set(e, ERR_USAGE, "%s is not there yet", m->hold ? "holding a job" : "a limit of bad TFs");
     for (size_t i = 0; i < m->n_classes; i++) {
-        if (conf_class_find(d->conf, m->classes[i]) == NULL)
+        if (conf_class_find(d->conf, m->classes[i]) == NULL && !flow_class_known(d->flow, m->classes[i]))
             return err_set(e, ERR_NOT_FOUND, "class '%s': there is no such class in the configuration", m->classes[i]);
     }
     for (size_t i = 0; i < m->n_files; i++) {

@@ -198,15 +198,30 @@ int db_meta_put(struct db *db, const char *key, const char *value, struct err *e
 
 /* ---- transactions ---- */
 
+/* What is committed into a file that nobody finds any more is lost at the next start: it must not be acknowledged. */
+static int check_there(struct db *db, struct err *e)
+{
+    int moved = 0;
+
+    if (sqlite3_file_control(db->sql, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved)
+        return 0;
+    db->fault = DB_FAULT_FULL;
+    db->code = SQLITE_IOERR;
+    return err_set(e, ERR_STATE, "%s was removed or replaced while in use: nothing can be stored; put it back, or start sluiced anew with a backup",
+                   db->path);
+}
+
 int db_begin(struct db *db, struct err *e)
 {
     db->fault = DB_FAULT_NONE;
+    if (check_there(db, e) < 0)
+        return -1;
     return run(db, SLOT_BEGIN, "BEGIN IMMEDIATE", "cannot begin a transaction", e);
 }
 
 int db_commit(struct db *db, struct err *e)
 {
-    if (run(db, SLOT_COMMIT, "COMMIT", "cannot commit", e) == 0)
+    if (check_there(db, e) == 0 && run(db, SLOT_COMMIT, "COMMIT", "cannot commit", e) == 0)
         return 0;
     db_rollback(db);
     return -1;

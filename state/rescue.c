@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -282,7 +283,10 @@ int db_restore(const char *dir, const char *backup, char **report, struct err *e
     if (lock < 0)
         return -1;
     char *fresh = db_path(dir, "state.db.restored"), *aside = NULL;
-    int rc = access(backup, R_OK) == 0 ? 0 : err_errno(e, ERR_NOT_FOUND, "backup %s", backup);
+    struct stat st;
+    int rc = access(backup, R_OK) == 0 && stat(backup, &st) == 0 ? 0 : err_errno(e, ERR_NOT_FOUND, "backup %s", backup);
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = err_set(e, ERR_FAILED, "backup %s: a regular file is wanted", backup);
     if (rc == 0)
         rc = restored_file(dir, backup, fresh, e);
     if (rc == 0)

@@ -150,10 +150,10 @@ END
   sluice backup "$FARM/copy.db"
   sluice down --dir "$FARM/farm"
   rm -r "$FARM/farm/state"
+  mkdir -p "$FARM/farm/state/output"
   run --separate-stderr sluice up --dir "$FARM/farm" 3>&-
   [ "$status" -eq 4 ]
-  [[ $stderr == *"$FARM/farm/state is gone"* ]]
-  mkdir "$FARM/farm/state"
+  [[ $stderr == *"the state in $FARM/farm/state is gone"* ]]
   sluiced --restore "$FARM/copy.db" --state "$FARM/farm/state"
   farm_up
   is '.nodes[0].marks[0].reason' "bad fan" sluice nodes
@@ -166,4 +166,35 @@ END
   cd "$FARM/a/b"
   sluice replay ../x.tf --output ../out
   [ -n "$(ls "$FARM"/a/out/*/*.digits)" ]
+}
+
+@test "the state folder is taken away under sluiced: nothing is acknowledged meanwhile, and it goes on when it is back" {
+  farm_up --nodes mi50:1
+  mv "$FARM/farm/state" "$FARM/taken"
+  run --separate-stderr timeout 20 sluice mark mi50-001 "in the dark"
+  [ "$status" -ne 0 ]
+  [[ $stderr == *"removed or replaced"* ]] || { echo "$stderr"; false; }
+  run --separate-stderr timeout 20 sluice submit "$(sample 2)"
+  [ "$status" -ne 0 ]
+  rm -rf "$FARM/farm/state"
+  mv "$FARM/taken" "$FARM/farm/state"
+  wait_until 15 sluice mark mi50-001 "seen again"
+  kill -KILL "$(awk '$1 == "sluiced" { print $2 }' "$FARM/farm/started")"
+  farm_up
+  is '.nodes[0].marks | map(.reason) | index("seen again") != null' true sluice nodes
+}
+
+@test "what is no backup is not restored, and nobody waits for a FIFO" {
+  farm_up --nodes mi50:1
+  sluice mark mi50-001 "bad fan"
+  sluice down --dir "$FARM/farm"
+  mkfifo "$FARM/fifo"; echo rubbish >"$FARM/rubbish"; : >"$FARM/empty"
+  for file in fifo rubbish empty farm none /dev/null; do
+    [[ $file == /* ]] || file=$FARM/$file
+    run timeout 20 sluiced --restore "$file" --state "$FARM/farm/state"
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
+    [[ $output == *"$file"* ]]
+  done
+  farm_up
+  is '.nodes[0].marks[0].reason' "bad fan" sluice nodes
 }
