@@ -90,7 +90,7 @@ no_processes() { [[ -z $(farm_processes) ]] || { echo "still there:"; ps -o pid,
 # farm_teardown: ends the farm, then proves that nothing is left.
 farm_teardown() {
   local pid rc=0 leftover
-  if [[ -d $FARM/farm ]]; then
+  if [[ -e $FARM/farm/lock ]]; then          # up was at work there
     leftover=$(cat "$FARM/farm/shm-dir" 2>/dev/null || true)
     sluice down --dir "$FARM/farm" >"$FARM/down.out" 2>&1 || { cat "$FARM/down.out"; rc=1; }
   fi
