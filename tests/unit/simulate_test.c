@@ -147,45 +147,54 @@ static void reference_read(struct reference *ref)
     fclose(f);
 }
 
-/* A set of the reference's size and density; every figure but the number of digits within 10 %. */
-static void like_reference(bool dense, uint64_t seed)
+/* Sets of the reference's size and density; the mean of every figure within 10 %, of the number of digits within 25 % (it
+ * hangs on few loopers). From one sparse set to the next the shares of split clusters scatter by 9 %, qtot-99 by 5 %. */
+static void like_reference(bool dense, uint64_t seed, unsigned sets)
 {
-    struct simulate_conf c = conf_of(seed, dense ? 920 : 250, dense ? 500 : 1000, 4);
     struct pipeline *p = pipeline_of("cluster", NULL);
-    struct simulate_tf s;
-    struct pipeline_result r;
     struct reference ref;
+    struct stats mean = { 0 };
     unsigned off = 0;
 
-    struct tf tf = make(&c, &s, p, &r);
-    struct stats st = stats_of(&r);
     reference_read(&ref);
-    assert_int_equal(st.n, ref.n);
-    for (unsigned i = 0; i < st.n; i++) {
-        double want = dense ? ref.at[i].b : ref.at[i].a, ratio = st.at[i].value / want;
-        double part = strcmp(st.at[i].name, "digits") == 0 ? 0.25 : 0.10;
+    for (unsigned k = 0; k < sets; k++) {
+        struct simulate_conf c = conf_of(seed + k, dense ? 920 : 250, dense ? 500 : 1000, 4);
+        struct simulate_tf s;
+        struct pipeline_result r;
+        struct tf tf = make(&c, &s, p, &r);
+        struct stats st = stats_of(&r);
+        for (unsigned i = 0; i < st.n; i++) {
+            mean.at[i].value += st.at[i].value / sets;
+            strcpy(mean.at[i].name, st.at[i].name);
+        }
+        mean.n = st.n;
+        simulate_free(&s);
+        free(tf.data);
+    }
+    assert_int_equal(mean.n, ref.n);
+    for (unsigned i = 0; i < mean.n; i++) {
+        double want = dense ? ref.at[i].b : ref.at[i].a, ratio = mean.at[i].value / want;
+        double part = strcmp(mean.at[i].name, "digits") == 0 ? 0.25 : 0.10;
         bool bad = !(fabs(ratio - 1) <= part);
-        assert_string_equal(st.at[i].name, ref.at[i].name);
-        print_message("%s %-18s %10.5g, reference %10.5g (%+.1f %%)\n", bad ? "***" : "   ", st.at[i].name, st.at[i].value,
-                      want, 100 * (ratio - 1));
+        assert_string_equal(mean.at[i].name, ref.at[i].name);
+        print_message("%s %-18s %10.5g, reference %10.5g (%+.1f %%)\n", bad ? "***" : "   ", mean.at[i].name,
+                      mean.at[i].value, want, 100 * (ratio - 1));
         off += bad;
     }
     assert_int_equal(off, 0);
-    simulate_free(&s);
-    free(tf.data);
     pipeline_destroy(p);
 }
 
 static void test_sparse(void **state)
 {
     (void)state;
-    like_reference(false, seed_of(2));
+    like_reference(false, seed_of(21), scaled(3));
 }
 
 static void test_dense(void **state)
 {
     (void)state;
-    like_reference(true, seed_of(1));
+    like_reference(true, seed_of(1), scaled(1));
 }
 
 /* ---- truth --------------------------------------------------------------------------------- */
