@@ -54,11 +54,11 @@ for name in barrier atomic; do
     build $name emulated CFLAGS="-O1 -g -fsanitize=thread" || continue
     seen=0
     for seed in $(seq 1 30); do
-        export SLUICE_EMU_SEED=$seed
+        export SLUICE_EMU_SEED="$seed"
         run "$dir/$name/kernels/emulated" reco -b emu --repeat 3 "$input"
         if grep -q 'ThreadSanitizer: data race' "$dir/err"; then seen=$seed; break; fi
     done
-    if [ $seen -gt 0 ]; then ok "missing $name: seen by ThreadSanitizer with seed $seen"; else bad "missing $name: not seen: $(tail -n 5 "$dir/err")"; fi
+    if [ "$seen" -gt 0 ]; then ok "missing $name: seen by ThreadSanitizer with seed $seen"; else bad "missing $name: not seen: $(tail -n 5 "$dir/err")"; fi
 done
 
 copy tile
