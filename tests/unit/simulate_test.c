@@ -19,7 +19,7 @@ static struct simulate_conf conf_of(uint64_t seed, uint32_t tracks, uint32_t bin
 static struct tf make(const struct simulate_conf *c, struct simulate_tf *s, struct pipeline *p, struct pipeline_result *r)
 {
     struct tf tf;
-    void *out, *digits;
+    void *out = NULL, *digits;
     size_t size;
     struct k_err e;
 
