@@ -30,7 +30,8 @@ room() {
   fi
   printf -v "PID_$name" %s "$!"
   printf -v "ROOM_$name" %s "/proc/$!/root"
-  eval "IN_$name=(nsenter --target $! --mount)"
+  # its root too: entering the mounts alone would leave the root that this test may run in (a chroot)
+  eval "IN_$name=(nsenter --target $! --mount --root=/proc/$!/root)"
   [[ " ${options[*]} " != *" --net "* ]] || eval "IN_$name+=(--net)"
   [[ $EUID -eq 0 ]] || eval "IN_$name+=(--user --preserve-credentials)"
 }
