@@ -78,7 +78,7 @@ faketime_clean() {
   grep -q 'its clock is 3600.[0-9] s behind ours' "$FARM/sluiced.log"
   [[ $(alarm ClockOffset) == *n001* && $(alarm ClockOffset) == *n005* ]]
   RUN=$(sluice run start --workflow decode --output "$FARM/out")
-  sluice replay "$(sample 2)" --run "$RUN" --loop 50 --rate 50
+  sluice replay "$(sample 2)" --run "$RUN" --loop 50 --rate max
   sluice run stop "$RUN"
   is '.runs[0] | [.done, .failed, .lost] | join(" ")' "50 0 0" sluice run show "$RUN"
   is '[.nodes[] | select(.done > 2 and .usable and .contact == "up" and .last_contact_s < 3)] | length' 5 sluice nodes
