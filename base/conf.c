@@ -90,6 +90,8 @@ static const struct key worker_keys[] = {
     { "crash_dir",      PATH, AT(conf_worker, crash_dir) },
     { "crash_limit",    SIZE, AT(conf_worker, crash_limit),    0, 0, "4G" },
     { "fail_on_loss",   BOOL, AT(conf_worker, fail_on_loss),   0, 0, "no" },
+    { "stall_factor",   REAL, AT(conf_worker, stall_factor),   2, 1000, "5" },
+    { "stall_min",      REAL, AT(conf_worker, stall_min),      0.1, 86400, "30" },
 };
 static const struct key limits_keys[] = {
     { "clients",         UINT,  AT(conf_limits, clients),         1, 65536, "256" },

@@ -30,6 +30,8 @@ struct conf_worker {
     char    *crash_dir;         /* default STATE_DIR/crash */
     uint64_t crash_limit;       /* bytes kept in all, default 4G */
     bool     fail_on_loss;
+    double   stall_factor;      /* 2..1000, default 5: times the usual time of a TF without progress that make a stall */
+    double   stall_min;         /* s, default 30: never sooner */
 };
 struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */

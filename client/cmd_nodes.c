@@ -56,7 +56,7 @@ static json_t *make_class(const json_t *node)
 static const struct column columns[] = {
     { "name" }, { "pool" }, { "wanted_pool" }, { "state" }, { "contact" }, { "usable" }, { "why" }, { "reason", .make = make_reason },
     { "class" }, { "kind", .make = make_class }, { "emulated" }, { "devices", NULL, AS_COUNT }, { "device_states", "devices.state" },
-    { "nominal", "devices.nominal", AS_SECONDS },
+    { "serials", "devices.serial" }, { "restarts", "devices.restarts" }, { "stalls", "devices.stalls" }, { "nominal", "devices.nominal", AS_SECONDS },
     { "size", "buffer_size", AS_SIZE }, { "charged", "buffer_charged", AS_SIZE }, { "used", "buffer_used", AS_SIZE },
     { "fill", NULL, AS_SHARE, make_fill }, { "tfs" }, { "building" }, { "queued" }, { "processing" }, { "delivering" },
     { "done" }, { "failed" }, { "refused" }, { "per_tf", "seconds_per_tf", AS_SECONDS }, { "trouble" }, { "added" }, { "host" }, { "software" },

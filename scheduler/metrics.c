@@ -173,6 +173,25 @@ static void node_marks(const struct scrape *s, const char *name)
     }
 }
 
+static void each_device(const struct scrape *s, const char *name, uint64_t (*value)(const Sluice__Device *d))
+{
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        Sluice__Device **devices;
+        size_t count = show_is_shown(n) ? node_devices(n, &devices) : 0;
+
+        for (size_t i = 0; i < count; i++) {
+            if (devices[i]->serial != NULL && strpbrk(devices[i]->serial, "\"\\\n") == NULL)
+                str_addf(s->out, "%s{node=\"%s\",device=\"%s\"} %" PRIu64 "\n", name, n->name, devices[i]->serial, value(devices[i]));
+        }
+    }
+}
+
+static uint64_t stalls_of(const Sluice__Device *d) { return d->stalls; }
+static uint64_t restarts_of(const Sluice__Device *d) { return d->restarts; }
+
+static void device_stalls(const struct scrape *s, const char *name) { each_device(s, name, stalls_of); }
+static void device_restarts(const struct scrape *s, const char *name) { each_device(s, name, restarts_of); }
+
 static void event_line(void *arg, const char *event, uint64_t value)
 {
     str_addf(arg, "sluice_events_total{event=\"%s\"} %" PRIu64 "\n", event, value);
@@ -257,6 +276,8 @@ static const struct metric table[] = {
     { "sluice_node_done_total",            "counter", "Time-frames done there.",                                        NULL, node_done },
     { "sluice_node_failed_total",          "counter", "Attempts failed there.",                                         NULL, node_failed },
     { "sluice_node_refused_total",         "counter", "Assignments refused there.",                                     NULL, node_refused },
+    { "sluice_device_stalls_total",        "counter", "Times the device made no progress, since its worker started.",  NULL, device_stalls },
+    { "sluice_device_restarts_total",      "counter", "Reconstruction processes of the device replaced.",               NULL, device_restarts },
 };
 /* clang-format on */
 

@@ -87,8 +87,7 @@ const struct mark *node_part_mark(const struct node *n, const char *serial)
     return NULL;
 }
 
-/* The devices as the worker said last: in its report, else at its registration. */
-static size_t devices_of(const struct node *n, Sluice__Device ***devices)
+size_t node_devices(const struct node *n, Sluice__Device ***devices)
 {
     *devices = NULL;
     if (n->report != NULL && n->report->n_devices > 0) {
@@ -120,7 +119,7 @@ static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
 {
     const struct conf_class *class = conf_class_find(n->d->conf, n->class);
     Sluice__Device **devices;
-    size_t count = devices_of(n, &devices);
+    size_t count = node_devices(n, &devices);
     size_t wanted = class != NULL && class->devices > count ? class->devices : count;
 
     for (size_t i = 0; i < count; i++) {
@@ -802,7 +801,7 @@ static void fill_worker(const struct node *n, Sluice__Node *out)
     double sum = 0;
     unsigned known = 0;
 
-    out->n_devices = devices_of(n, &out->devices);
+    out->n_devices = node_devices(n, &out->devices);
     for (size_t i = 0; i < out->n_devices; i++) {
         if (out->devices[i]->seconds_per_tf > 0) {
             sum += out->devices[i]->seconds_per_tf;

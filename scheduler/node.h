@@ -91,6 +91,8 @@ void node_detach(struct node *n, const char *why);
 /* It was added, or retired, while its worker is in contact: the worker hears of it and flow takes it in or out. */
 void node_admitted(struct node *n);
 
+/* Its devices as the worker said last: in its report, else at its registration. Borrowed. Returns how many. */
+size_t node_devices(const struct node *n, Sluice__Device ***devices);
 void node_judge(const struct node *n, struct verdict *v);
 
 /* Fills the message that people see. Strings borrowed from the node; arrays to be freed by node_message_free. */

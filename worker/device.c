@@ -15,6 +15,7 @@
 #include "frame.h"
 #include "log.h"
 #include "mem.h"
+#include "times.h"
 #include "watch.h"
 #include "worker.h"
 
@@ -56,7 +57,7 @@ struct device {
     char     why[256];                           /* why it does not work, for reports */
     struct ev_timer again;
     unsigned boot_failures, crashes;             /* in a row */
-    uint64_t restarts;
+    uint64_t restarts, stalls;
     double   seconds_per_tf;
     bool     measured;
 };
@@ -65,6 +66,7 @@ struct devices {
     struct worker *worker;
     struct device *device; unsigned n;
     TAILQ_HEAD(, held) queue;
+    struct times *times;
     bool started, stopping;
     uint64_t turn;
 };
@@ -296,6 +298,7 @@ static void done(struct device *d, const Sluice__RecoDone *m, int *fds, unsigned
     h->processed = clock_mono_ns();
     d->crashes = 0;
     measure(d, (double)(h->processed - d->begun) / 1e9);
+    times_add(d->all->times, h->work->recipe, h->bytes, (double)(h->processed - d->begun) / 1e9);
     post(d, DEVICE_RESULT);
     deliver_take(h, m, fds, d->serial, d->software);
     devices_pump(d->all);
@@ -602,6 +605,26 @@ void devices_cancel(struct devices *all, struct held *h)
 
 /* ---- deadlines -------------------------------------------------------------------------------------------- */
 
+/* No sign of progress on the TF for s: stalled when that is many times what is usual for it, timed out at the latest. */
+static void judge_progress(struct device *d, double s)
+{
+    const struct conf_worker *conf = &d->all->worker->conf->worker;
+    const struct work *work = d->held->work;
+    double usual = times_usual(d->all->times, work->recipe, d->held->bytes);
+    double limit = usual * conf->stall_factor < conf->stall_min ? conf->stall_min : usual * conf->stall_factor;
+    bool stalled = usual > 0 && s > limit;
+    char text[200];
+
+    if (!stalled && s <= work->process_timeout)
+        return;
+    if (stalled)
+        snprintf(text, sizeof text, "no progress for %.1f s%s%s, where %.3g s are usual for a TF", s, d->stage[0] ? " in stage " : "", d->stage, usual);
+    else
+        snprintf(text, sizeof text, "no sign of life for %.1f s%s%s", s, d->stage[0] ? " in stage " : "", d->stage);
+    d->stalls++;
+    doom(d, stalled ? "Stalled" : "TimedOut", text);
+}
+
 static void judge(struct device *d, int64_t now)
 {
     double s = (double)(now - d->since) / 1e9;
@@ -613,11 +636,10 @@ static void judge(struct device *d, int64_t now)
     } else if (d->state == DEVICE_SETUP && s > SETUP_S) {
         snprintf(text, sizeof text, "workflow %.60s was not set up within %.0f s", d->held->work->workflow, SETUP_S);
         doom(d, "TimedOut", text);
-    } else if (d->state == DEVICE_RUN && s > d->held->work->process_timeout) {
-        snprintf(text, sizeof text, "no sign of life for %.1f s%s%s", s, d->stage[0] ? " in stage " : "", d->stage);
-        doom(d, "TimedOut", text);
     } else if (d->cancel_at != 0 && (double)(now - d->cancel_at) / 1e9 > CANCEL_S && (d->state == DEVICE_RUN || d->state == DEVICE_SETUP)) {
         doom(d, "Cancelled", "cancelled, and its process did not give up by itself");
+    } else if (d->state == DEVICE_RUN) {
+        judge_progress(d, s);
     }
 }
 
@@ -653,6 +675,7 @@ struct devices *devices_create(struct worker *w)
     all->worker = w;
     all->n = w->class->devices;
     all->device = mem_array(all->n, sizeof *all->device);
+    all->times = times_create();
     TAILQ_INIT(&all->queue);
     for (unsigned i = 0; i < all->n; i++) {
         struct device *d = &all->device[i];
@@ -708,6 +731,7 @@ void devices_destroy(struct devices *all)
         chan_destroy(all->device[i].chan);
         forget_recipes(&all->device[i]);
     }
+    times_destroy(all->times);
     free(all->device);
     free(all);
 }
@@ -763,10 +787,11 @@ void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
         sluice__device__init(m);
         m->serial = (char *)d->serial;
         m->class_ = (char *)d->class;
-        m->has_emulated = m->has_state = m->has_restarts = 1;
+        m->has_emulated = m->has_state = m->has_restarts = m->has_stalls = 1;
         m->emulated = d->emulated;
         m->state = shown(d);
         m->restarts = d->restarts;
+        m->stalls = d->stalls;
         m->has_memory = d->memory > 0;
         m->memory = d->memory;
         m->has_nominal = d->nominal > 0;

@@ -21,6 +21,7 @@ worker_libworker_a_SOURCES = \
 	%D%/report.c %D%/report.h \
 	%D%/room.c %D%/room.h \
 	%D%/segments.c %D%/segments.h \
+	%D%/times.c %D%/times.h \
 	%D%/userio.c %D%/userio.h \
 	%D%/watch.c %D%/watch.h \
 	%D%/wire.c %D%/wire.h \

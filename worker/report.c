@@ -158,6 +158,7 @@ static json_t *devices_json(const struct worker *w)
         set_text(j, "why", dev[i].why);
         json_object_set_new(j, "pid", dev[i].has_pid ? json_integer((json_int_t)dev[i].pid) : json_null());
         set_number(j, "restarts", dev[i].restarts);
+        set_number(j, "stalls", dev[i].stalls);
         json_object_set_new(j, "nice", json_integer(nice[i]));
         json_array_append_new(list, j);
     }

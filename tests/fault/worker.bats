@@ -10,14 +10,14 @@ teardown() {
   return $rc
 }
 
-# bench CLASS_LINE: sluiced by hand, whose configuration has one class "lab" and the nodes lab-[1-5].
+# bench CLASS_LINE [WORKER_LINE]: sluiced by hand, whose configuration has one class "lab" and the nodes lab-[1-5].
 bench() {
   mkdir -p "$FARM/shm"
   cat >"$FARM/conf" <<END
 state_dir = "$FARM/state"
 class lab { $1 }
 node "lab-[1-5]" { class = "lab" pool = "online" }
-worker { shm_dir = "$FARM/shm" crash_dir = "$FARM/crash" }
+worker { shm_dir = "$FARM/shm" crash_dir = "$FARM/crash" ${2:-} }
 END
   SLUICE_SOCKET=$FARM/sluiced.sock
   start sluiced -- sluiced --config "$FARM/conf" --state "$FARM/state" --socket "$SLUICE_SOCKET" --log "$FARM/sluiced.log"
@@ -147,6 +147,32 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   grep -q 'about to crash' "$folder/log"
   for f in "$FARM/out/$id"/*.digits; do cmp "$f" "$(sample 2)"; done
   wait_until 5 node_is lab-1 '[.buffer_used, .tfs] | join(" ")' "0 0"
+  sluice check
+}
+
+@test "a device that makes no progress: its process is replaced long before process_timeout, the stall is counted and kept with its TF" {
+  bench 'devices = 1 shm = "16M"' "stall_factor = 4 stall_min = 1"
+  start one env "FAKE_RECO_DOES=as:$FARM/does" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+  wait_until 10 node_is lab-1 .usable true
+  id=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(sample 2)" --run "$id" --loop 6 --rate max >/dev/null 2>&1
+  sluice run stop "$id"
+  id=$(sluice run start --workflow decode --output "$FARM/out")
+  echo hang >"$FARM/does"
+  sluice replay "$(sample 2)" --run "$id" --loop 1 --rate max >/dev/null 2>&1 &
+  replay=$!
+  wait_until 30 is '.crashes[0].word' Stalled sluice crash list
+  rm "$FARM/does"
+  wait "$replay"
+  sluice run stop "$id"
+  is '.runs[0] | [.done, .failed, .lost] | join(" ")' "1 0 0" sluice run show "$id"
+  stalls=$(sluice nodes --json | jq '.nodes[0].devices[0].stalls')
+  [ "$stalls" -ge 1 ]
+  [ "$(sluice metrics | sed -n 's/^sluice_device_stalls_total{node="lab-1",device="cpu-lab-1-0"} //p')" -eq "$stalls" ]
+  sluice node show lab-1 -o stalls --parsable -h | grep -qx "$stalls"
+  is '.crashes[0].device' cpu-lab-1-0 sluice crash show 1
+  cmp "$(json '.crashes[0].folder' sluice crash list)/tf" "$(sample 2)"
   sluice check
 }
 

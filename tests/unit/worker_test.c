@@ -348,6 +348,74 @@ static void b26_a_process_that_ignores_term_and_its_hidden_child_are_gone_when_t
     free(flow);
 }
 
+static bool one_stall(const Sluice__Report *r)
+{
+    return r->devices[0]->stalls == 1 && r->devices[0]->restarts == 1 && r->devices[0]->state == SLUICE__DEVICE_STATE__DEVICE_FREE;
+}
+
+/* What the workflow as:FILE does from now on. */
+static void does(const char *file, const char *how)
+{
+    struct err e;
+    assert_int_equal(file_replace(file, how, strlen(how), 0644, &e), 0);
+}
+
+/* So many TFs of job 1 are done, from number `first` on. */
+static void some_are_done(unsigned first, unsigned n)
+{
+    for (unsigned tf = first; tf < first + n; tf++) {
+        farm_assign_file(&f, 1, tf, 1, input, 0, SIZE, "usual");
+        expect_done(tf, 10);
+        farm_verdict(&f, 0, 1, tf, 1, false, NULL, NULL);
+    }
+}
+
+/* process_timeout is far away: only what is usual for the TF says that it hangs. */
+static void no_progress_for_many_times_the_usual_is_a_stall_that_is_counted_and_kept(void **unused)
+{
+    (void)unused;
+    char *file = farm_path(&f, "does"), *flow = mem_printf("as:%s", file);
+    size_t size;
+    struct err e;
+
+    start("stall_factor = 4\nstall_min = 0.5", NULL);
+    farm_open(&f, 0, 1, flow, out, 600);
+    some_are_done(1, 5);
+    does(file, "hang");
+    farm_assign_file(&f, 1, 10, 1, input, 0, SIZE, "hangs");
+    char *crash = expect_failed(10, "Stalled", 30);
+    assert_true(farm_report(&f, one_stall, 10));
+    char *json = mem_printf("%s/crash.json", crash), *tf = mem_printf("%s/tf", crash), *text = file_read(json, 1 << 20, &size, &e);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "\"word\": \"Stalled\""));
+    assert_non_null(strstr(text, "are usual for a TF"));
+    assert_true(same_range(input, 0, SIZE, tf));
+    unlink(file);
+    some_are_done(11, 1);
+    free(text);
+    free(tf);
+    free(json);
+    free(crash);
+    free(flow);
+    free(file);
+}
+
+static void who_gives_signs_of_life_may_take_as_long_as_it_likes(void **unused)
+{
+    (void)unused;
+    char *file = farm_path(&f, "does"), *flow = mem_printf("as:%s", file);
+
+    start("stall_factor = 4\nstall_min = 1", NULL);
+    farm_open(&f, 0, 1, flow, out, 600);
+    some_are_done(1, 5);
+    does(file, "slow:2500");
+    some_are_done(10, 1);
+    assert_int_equal(f.report->devices[0]->stalls, 0);
+    assert_int_equal(f.report->devices[0]->restarts, 0);
+    free(flow);
+    free(file);
+}
+
 static void every_lie_ends_the_process_and_nothing_else(void **unused)
 {
     (void)unused;
@@ -825,6 +893,8 @@ int main(void)
         here(a_crash_fails_that_attempt_and_keeps_its_tf),
         here(beyond_the_limit_a_crash_keeps_no_bytes),
         here(b26_a_process_that_ignores_term_and_its_hidden_child_are_gone_when_the_tf_fails),
+        here(no_progress_for_many_times_the_usual_is_a_stall_that_is_counted_and_kept),
+        here(who_gives_signs_of_life_may_take_as_long_as_it_likes),
         here(every_lie_ends_the_process_and_nothing_else),
         here(a_program_that_never_gets_ready_makes_the_device_broken_and_says_why),
         here(a_cancel_ends_what_runs_and_what_waits),
