@@ -77,7 +77,7 @@ struct buffer *buffer_create(const struct buffer_conf *conf, struct err *e)
     b->arg = conf->arg;
     b->fd = -1;
     b->word = "Starting";
-    b->pool = pool_create(conf->loop, "buffer", 1, e);
+    b->pool = pool_create(conf->loop, "buffer", 1, conf->nice, e);
     if (b->pool == NULL) {
         buffer_destroy(b, false);
         return NULL;

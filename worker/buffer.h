@@ -18,6 +18,7 @@ struct buffer_conf {
     const char *shm_dir, *run_dir, *farm, *node;     /* copied */
     uint64_t size;                                   /* of the data, bytes */
     bool     huge_pages;
+    int      nice;                                   /* of the thread */
     const char *room_root;                           /* "" but in tests: see room.h */
     /* In the loop, once a buffer_open. why NULL: the buffer is there. Else it is not, and buffer_word() says what kind of trouble that is. */
     void   (*opened)(void *arg, const struct err *why);

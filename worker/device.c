@@ -371,6 +371,12 @@ static void closed(void *arg, struct chan *c, const struct err *why)
 
 /* ---- starting a process ------------------------------------------------------------------------------- */
 
+/* As the pool says, but behind the loop. */
+static int nice_of(const struct worker *w)
+{
+    return priority_behind(&w->priority, w->nice_wanted);
+}
+
 static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Device *dev)
 {
     const struct worker *w = d->all->worker;
@@ -389,7 +395,7 @@ static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Devic
     m->generation = buffer_generation(w->buffer);
     m->device = dev;
     m->node = (char *)w->node;
-    m->nice = w->nice_wanted;
+    m->nice = nice_of(w);
 }
 
 /* Socket pair, buffer, process; what fails leaves nothing. */
@@ -399,7 +405,8 @@ static int boot(struct device *d, struct err *e)
     const struct chan_limits limits = { .beat_s = -1, .dead_s = -1 };     /* it computes: it cannot answer in the meantime */
     struct worker *w = d->all->worker;
     const char *argv[] = { w->reco, "attach", "--fd", "3", NULL };
-    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = w->nice_wanted, .ended = ended, .stuck = stuck, .arg = d };
+    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = nice_of(w), .ended = ended, .stuck = stuck,
+                               .arg = d };
     Sluice__RecoOpen m;
     Sluice__Device dev;
     int pair[2], fd = buffer_reader(w->buffer, e);
@@ -736,11 +743,11 @@ void devices_destroy(struct devices *all)
     free(all);
 }
 
-void devices_nice(struct devices *all, int nice)
+void devices_nice(struct devices *all)
 {
     for (unsigned i = 0; i < all->n; i++) {
         if (all->device[i].child != NULL)
-            child_set_nice(all->device[i].child, nice);
+            child_set_nice(all->device[i].child, nice_of(all->worker));
     }
     worker_changed(all->worker);
 }

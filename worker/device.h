@@ -26,7 +26,7 @@ void devices_add(struct devices *d, struct held *h);         /* a built TF: queu
 void devices_cancel(struct devices *d, struct held *h);
 void devices_pump(struct devices *d);            /* something that held them back may be gone */
 void devices_tick(struct devices *d);            /* deadlines; every 100 ms */
-void devices_nice(struct devices *d, int nice);
+void devices_nice(struct devices *d);
 /* These are taken out by marks, all others are not: they finish what they have and get nothing new while another device works. */
 void devices_off(struct devices *d, char *const *serials, size_t n);
 

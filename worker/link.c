@@ -126,7 +126,7 @@ static void on_settings(struct link *l, uint32_t id, const void *arg)
         snprintf(w->pool_name, sizeof w->pool_name, "%s", m->pool);
     if (m->has_nice && m->nice >= -20 && m->nice <= 19) {
         w->nice_wanted = m->nice;
-        devices_nice(w->devices, m->nice);
+        devices_nice(w->devices);
     }
     devices_off(w->devices, m->devices_off, m->n_devices_off);
     worker_changed(w);

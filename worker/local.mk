@@ -16,6 +16,7 @@ worker_libworker_a_SOURCES = \
 	%D%/intake.c %D%/intake.h \
 	%D%/link.c %D%/link.h \
 	%D%/pool.c %D%/pool.h \
+	%D%/priority.c %D%/priority.h \
 	%D%/pull.c %D%/pull.h \
 	%D%/range.c %D%/range.h \
 	%D%/report.c %D%/report.h \

@@ -457,14 +457,18 @@ static int set_up(struct program *p, struct err *e)
     w->loop = ev_loop_new(EVFLAG_AUTO);
     if (w->loop == NULL)
         return err_set(e, ERR_FAILED, "no event loop");
-    if ((w->names = names_create(w->loop, e)) == NULL || (w->io = pool_create(w->loop, "io", 3, e)) == NULL ||
-        (w->out = pool_create(w->loop, "deliver", 2, e)) == NULL || (w->slow = pool_create(w->loop, "slow", 1, e)) == NULL)
+    if ((w->names = names_create(w->loop, e)) == NULL)
+        return -1;
+    w->priority = priority_take();
+    int nice = priority_behind(&w->priority, w->priority.base);
+    if ((w->io = pool_create(w->loop, "io", 3, nice, e)) == NULL || (w->out = pool_create(w->loop, "deliver", 2, nice, e)) == NULL ||
+        (w->slow = pool_create(w->loop, "slow", 1, nice, e)) == NULL)
         return -1;
     snprintf(mark, sizeof mark, "%s-%s", w->farm, w->node);
     w->watch = watch_create(w->loop, mark, list_changed, p, e);
     const struct buffer_conf conf = {
         .loop = w->loop, .shm_dir = p->shm_dir, .run_dir = p->run_dir, .farm = w->farm, .node = w->node, .size = w->shm_size,
-        .huge_pages = p->conf->worker.huge_pages, .room_root = "", .opened = buffer_opened, .arg = p,
+        .huge_pages = p->conf->worker.huge_pages, .nice = nice, .room_root = "", .opened = buffer_opened, .arg = p,
     };
     if (w->watch == NULL || (w->buffer = buffer_create(&conf, e)) == NULL)
         return -1;

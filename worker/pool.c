@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 struct queue { struct pool_task *first, **last; };
@@ -27,6 +28,7 @@ struct pool {
     struct queue todo, ready;
     size_t   pending;
     unsigned threads, alive;
+    int      nice;
     bool     stop;
     pthread_t thread[];
 };
@@ -53,6 +55,7 @@ static void *pool_thread(void *arg)
 {
     struct pool *p = arg;
 
+    setpriority(PRIO_PROCESS, 0, p->nice);       /* 0: this thread */
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (!p->stop && p->todo.first == NULL)
@@ -120,12 +123,13 @@ static int start_threads(struct pool *p, const char *name, unsigned threads, str
     return 0;
 }
 
-struct pool *pool_create(struct ev_loop *loop, const char *name, unsigned threads, struct err *e)
+struct pool *pool_create(struct ev_loop *loop, const char *name, unsigned threads, int nice, struct err *e)
 {
     struct pool *p = mem_zalloc(sizeof *p + threads * sizeof p->thread[0]);
     pthread_condattr_t attr;
 
     p->loop = loop;
+    p->nice = nice;
     p->todo.last = &p->todo.first;
     p->ready.last = &p->ready.first;
     pthread_mutex_init(&p->lock, NULL);

@@ -20,8 +20,9 @@ struct pool_task {
 
 struct pool;
 
-/* name: of the threads, at most 15 letters. Signals are blocked in them. */
-struct pool *pool_create(struct ev_loop *loop, const char *name, unsigned threads, struct err *e);
+/* name: of the threads, at most 15 letters. nice: theirs (priority.h); one better than the caller's may be refused, and then it stays. Signals are
+ * blocked in them. */
+struct pool *pool_create(struct ev_loop *loop, const char *name, unsigned threads, int nice, struct err *e);
 void   pool_submit(struct pool *p, struct pool_task *t);
 size_t pool_pending(struct pool *p);          /* submitted, and done not yet called */
 /* Waits at most limit_s for tasks that run. 0: all ended; -1: a thread hangs in a system call; it and its task are left behind. */

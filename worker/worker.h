@@ -12,6 +12,7 @@
 #include "held.h"
 #include "names.h"
 #include "pool.h"
+#include "priority.h"
 
 struct worker {
     struct ev_loop *loop;
@@ -23,6 +24,7 @@ struct worker {
     char        farm[20];                        /* tells farms on one machine apart: from the run folder's path */
     bool        fail_on_loss;
 
+    struct priority priority;
     struct pool *io;                             /* reads and checksums */
     struct pool *out;                            /* delivery: a full or hanging disk there must not stop intake */
     struct pool *slow;                           /* status file, crash folders, records */

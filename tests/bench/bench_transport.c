@@ -182,7 +182,7 @@ static double pull_rate(const char *address)
 
     p->w.loop = ev_loop_new(EVFLAG_AUTO);
     p->w.node = "bench";
-    p->w.io = pool_create(p->w.loop, "bench-io", 2, &e);
+    p->w.io = pool_create(p->w.loop, "bench-io", 2, 0, &e);
     open.has_run = open.has_key = 1;
     open.run = RUN;
     open.workflow = "none";

@@ -92,6 +92,94 @@ faketime_clean() {
   sluice check
 }
 
+# metronome FILE NICE: how long at most a process of this nice value was not run when it wanted to, in $FARM/FILE, s.
+metronome() {
+  background "metronome_$1" nice -n "$2" perl -e 'sub now { open my $f, "<", "/proc/uptime"; (split " ", <$f>)[0] } my ($last, $worst) = (now(), 0);
+    for (;;) { select undef, undef, undef, 0.05; my $t = now(); if ($t - $last > $worst) { $worst = $t - $last; open my $f, ">", "$ARGV[0].new"; print $f $worst; close $f; rename "$ARGV[0].new", $ARGV[0] } $last = $t }' "$FARM/$1"
+}
+stood_still() { awk -v g="$(cat "$FARM/$1")" -v limit="$2" 'BEGIN { exit !(g > limit) }'; }
+
+# nice_of PID [NAME...]: of its first thread, or of all its threads of these names, each value once.
+nice_of() {
+  local pid=$1 task
+  shift
+  for task in "/proc/$pid/task/"*; do
+    [[ ${task##*/} == "$pid" && $# -eq 0 || $# -gt 0 && " $* " == *" $(cat "$task/comm") "* ]] || continue
+    sed 's/.*) //' "$task/stat" | cut -d' ' -f17
+  done | sort -un | paste -sd' '
+}
+
+@test "B52 the loop comes before the threads and processes of its node; where the kernel refuses, these step back and the log says it" {
+  real_class 1
+  daemon
+  nodes_real 'n[001-003]'
+  local reco base
+  base=$(nice)
+  # refused
+  worker n001 setpriv --bounding-set=-sys_nice --
+  wait_until 20 node_is n001 .usable true
+  [ "$(nice_of "$PID_n001")" = "$base" ]
+  [ "$(nice_of "$PID_n001" io deliver slow buffer)" = $((base + 5)) ]
+  reco=$(json '.nodes[] | select(.name == "n001") | .devices[0].pid' sluice nodes)
+  [ "$(nice_of "$reco")" = $((base + 5)) ]
+  node_is n001 .nice_actual $((base + 5))
+  grep -q 'nice -5 wanted for the loop, it stays at '"$base: .*; threads and processes get $((base + 5))" "$FARM/n001.log"
+  # no further back than there is
+  worker n002 nice -n $((17 - base)) setpriv --bounding-set=-sys_nice --
+  wait_until 20 node_is n002 .usable true
+  [ "$(nice_of "$PID_n002") $(nice_of "$PID_n002" io deliver slow buffer)" = "17 19" ]
+  [[ $EUID -eq 0 ]] || skip "the rest wants the right to raise a priority"
+  # granted: what it was started with stays with the threads
+  worker n003 nice -n 19 --
+  wait_until 20 node_is n003 .usable true
+  [ "$(nice_of "$PID_n003") $(nice_of "$PID_n003" io deliver slow buffer)" = "-5 19" ]
+  node_is n003 .nice_actual 0
+}
+
+# hang ROOM FOLDER...: over each folder lies a file system that never answers, until `hang_ends`.
+hang() {
+  local in="IN_$1[@]"
+  shift
+  background hang "${!in}" bash -c 'for d; do exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 hang "$d"; exec {keep}>&7; done; echo hangs; exec sleep 1000' - "$@"
+  wait_until 10 grep -q hangs "$FARM/hang.out"
+}
+
+@test "B52 run folder and output folder hang: heartbeats and status go on, nothing is lost, and the worker ends in its time" {
+  need_root "mount a file system"
+  [[ -w /dev/fuse ]] || skip "no /dev/fuse here"
+  real_class 1
+  printf 'limits {\n  deliver_timeout = 1\n}\n' >>"$FARM/conf"
+  room disk -- "mkdir -p $FARM/out $FARM/farm/run/n001"
+  daemon
+  nodes_real n001
+  worker n001 "${IN_disk[@]}" --
+  wait_until 20 node_is n001 .usable true
+  RUN=$(sluice run start --workflow decode --output "$FARM/out")
+  background replay sluice replay "$(sample 2)" --run "$RUN" --loop 60 --rate 20
+  wait_until 30 done_at_least 5
+  metronome loop_gap "$([[ $EUID -eq 0 ]] && echo -5 || echo 0)"
+  hang disk "$FARM/out" "$FARM/farm/run/n001"
+  wait_until 20 node_is n001 '(.trouble // "") | contains("a delivery hangs: to '"$FARM/out"'")' true
+  local i dead=0
+  for ((i = 0; i < $(scaled 8); i++)); do
+    sleep 1
+    node_is n001 '[.contact, .last_contact_s < 3] | join(" ")' "up true" || dead=1
+  done
+  echo "a metronome stood still for $(cat "$FARM/loop_gap") s at most"
+  [ "$dead" -eq 0 ] || stood_still loop_gap 1
+  ! grep -q 'stood still' "$FARM/n001.log" || stood_still loop_gap 0.3
+  # it is over: what waited is written
+  kill "$PID_hang"; wait_until 10 ended "$PID_hang"
+  "${IN_disk[@]}" umount "$FARM/out" "$FARM/farm/run/n001"
+  wait_until 60 is '.runs[0] | [.done, .failed, .lost] | join(" ")' "60 0 0" sluice run show "$RUN"
+  wait_until 10 ended "$PID_replay"
+  # and it ends with both hanging
+  : >"$FARM/hang.out"
+  hang disk "$FARM/out" "$FARM/farm/run/n001"
+  kill -TERM "$PID_n001"
+  wait_until 4 ended "$PID_n001"
+}
+
 @test "B52 data path full, nice 19 beside busy loops, a log that hangs: no false death; lateness is exported" {
   real_class 1
   mkfifo "$FARM/hung.log"
@@ -110,32 +198,36 @@ faketime_clean() {
   for ((i = 0; i < 4 * $(nproc); i++)); do background "busy$i" sh -c 'while :; do :; done'; loops+=($!); done
   background disk sh -c 'while :; do dd if=/dev/zero of="$0" bs=1M count=32 oflag=dsync 2>/dev/null; done' "$FARM/farm/run/load"
   loops+=("$!")
-  background metronome nice -n 19 perl -e 'sub now { open my $f, "<", "/proc/uptime"; (split " ", <$f>)[0] } my ($last, $worst) = (now(), 0);
-    for (;;) { select undef, undef, undef, 0.05; my $t = now(); if ($t - $last > $worst) { $worst = $t - $last; open my $f, ">", "$ARGV[0].new"; print $f $worst; close $f; rename "$ARGV[0].new", $ARGV[0] } $last = $t }' "$FARM/gap"
-  wait_until 60 test -s "$FARM/gap"
+  # what the machine gives a process of the loop's nice value, and one of the reading threads
+  local loop_nice=19
+  [[ $EUID -ne 0 ]] || loop_nice=-5
+  metronome loop_gap "$loop_nice"
+  metronome thread_gap 19
+  wait_until 60 test -s "$FARM/loop_gap"
+  wait_until 60 test -s "$FARM/thread_gap"
   RUN=$(sluice run start --workflow none)
   sluice replay "$(samples)" --run "$RUN" --loop 1000000 --rate max >"$FARM/replay.out" 2>&1 3>&- 8>&- &
   replay=$!
   STARTED+=("$replay")
   wait_until 60 done_at_least 5
   # two and a half times the time-out of 4 s
-  local dead=0 gap
+  local dead=0 late
   for ((i = 0; i < $(scaled 5); i++)); do
     sleep 2
     sluice nodes --json | jq -e '[.nodes[] | select(.state != "down")] | length == 2' || dead=1
   done
   ! grep -q 'connection closed' "$FARM/sluiced.log" || dead=1
-  # a machine that gives nothing at nice 19 any time for seconds says nothing about us: the metronome tells
-  gap=$(cat "$FARM/gap")
-  echo "the metronome at nice 19 stood still for $gap s at most; dead: $dead"
-  starved() { awk -v g="$(cat "$FARM/gap")" 'BEGIN { exit !(g > 0.8) }'; }        # a pull has 1 s, contact 4 s
-  [ "$dead" -eq 0 ] || starved
+  late=$(sluice metrics | awk '/^sluice_node_late_seconds/ && $NF > m { m = $NF } END { print m + 0 }')
+  echo "stood still at most: a metronome of the loops' nice value $(cat "$FARM/loop_gap") s, one of the threads' $(cat "$FARM/thread_gap") s; beats late by $late s; dead: $dead"
+  # contact has 4 s for a beat a second: only a machine that gave such a process nothing for 3 s excuses a death
+  [ "$dead" -eq 0 ] || stood_still loop_gap 3
+  awk -v l="$late" -v g="$(cat "$FARM/loop_gap")" 'BEGIN { exit !(l <= g + 1) }'
   [ "$(sluice metrics | grep -c '^sluice_node_late_seconds')" -eq 2 ]
   [ "$(sluice metrics | grep -c '^sluice_node_last_contact_seconds')" -eq 2 ]
   sluice metrics | grep -E '^sluice_(node_late|node_last_contact|loop_stalled)'
   for i in "${loops[@]}"; do kill "$i"; done
   stream_goes_on
-  is '.runs[0] | [.failed, .lost] | join(" ")' "0 0" sluice run show "$RUN" || starved
+  is '.runs[0] | [.failed, .lost] | join(" ")' "0 0" sluice run show "$RUN" || stood_still thread_gap 0.8       # a pull has 1 s
   kill -INT "$replay"; wait "$replay" || [ "$?" -eq 130 ]
   exec 8>&-
   kill "$PID_reader"
