@@ -42,9 +42,9 @@ static const struct listing listing = { "runs", columns, "id,name,state,workflow
 
 static const struct column tf_columns[] = {
     { "id" }, { "state" }, { "node" }, { "device" }, { "attempt" }, { "seconds", NULL, AS_SECONDS }, { "bytes", NULL, AS_SIZE }, { "parts" },
-    { "incomplete" }, { "digest" }, { "reason" }, { 0 },
+    { "incomplete" }, { "digest" }, { "reason" }, { "text" }, { 0 },
 };
-static const struct listing tfs = { "tfs", tf_columns, "id,state,node,attempt,seconds,bytes,digest,reason",
+static const struct listing tfs = { "tfs", tf_columns, "id,state,node,attempt,seconds,bytes,digest,reason,text",
                                         &sluice__run_tf__descriptor };
 
 /* --- start ---------------------------------------------------------------------------------- */

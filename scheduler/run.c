@@ -20,6 +20,7 @@
 #include "wait.h"
 
 #define PUBLISH_LIMIT 5.0        /* s after a run's cut that its results may take to be published */
+#define FAILED_SHOWN 600.0       /* s after a failed TF that it stays an alarm */
 #define STALLED 10.0             /* s of a full run without anything coming back: an alarm */
 
 const char *const run_state_name[6] = { "configuring", "ready", "running", "stopping", "done", "error" };
@@ -31,7 +32,7 @@ struct run_change {
     struct record *rec;              /* NULL: only the run's row */
     struct row_run row;
     struct row_run_tf tf;
-    char *dropped_by, *text;
+    char *dropped_by, *text, *reason;
     struct event *ev;
     void (*then)(struct run *r, int rc, const struct err *e, void *arg);
     void *arg;
@@ -82,6 +83,7 @@ static void change_free(struct run_change *c)
     event_destroy(c->ev);
     free(c->dropped_by);
     free(c->text);
+    free(c->reason);
     free(c);
 }
 
@@ -131,7 +133,8 @@ void run_store_record(struct record *rec)
     struct run_change *c = change_create(r);
 
     c->rec = rec;
-    c->tf = (struct row_run_tf){ .run = r->work.id, .tf = rec->key.tf, .outcome = outcome_name[rec->outcome], .reason = rec->reason, .node = rec->node,
+    c->reason = rec->text && rec->text[0] ? mem_printf("%s: %s", rec->reason ? rec->reason : "Unknown", rec->text) : mem_strdup(rec->reason);
+    c->tf = (struct row_run_tf){ .run = r->work.id, .tf = rec->key.tf, .outcome = outcome_name[rec->outcome], .reason = c->reason, .node = rec->node,
                                  .device = rec->device, .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
                                  .incomplete = rec->incomplete, .published = rec->published, .seconds = rec->seconds, .bytes = rec->bytes, .time = rec->time };
     c->then = record_then;
@@ -192,16 +195,18 @@ static void ring_add(struct run *r, const struct settled *s)
         r->ring[r->ring_n++] = *s;
         return;
     }
+    free(r->ring[r->ring_at].text);
     r->ring[r->ring_at] = *s;
     r->ring_at = (r->ring_at + 1) % r->ring_cap;
 }
 
 /* Counts one that is settled: in the totals, in its node's share, in the list. */
-void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *node, const char *device, const char *digest,
-                          double seconds, uint64_t bytes, bool incomplete, uint32_t attempt)
+void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *text, const char *node, const char *device,
+                       const char *digest, double seconds, uint64_t bytes, bool incomplete, uint32_t attempt)
 {
     struct settled s = { .id = id, .bytes = bytes, .seconds = seconds, .outcome = (uint8_t)outcome, .incomplete = incomplete, .attempt = attempt,
-                         .node = word_number(r, node), .device = word_number(r, device), .reason = word_number(r, reason) };
+                         .node = word_number(r, node), .device = word_number(r, device), .reason = word_number(r, reason),
+                         .text = text && text[0] ? mem_strdup(text) : NULL };
 
     snprintf(s.digest, sizeof(s.digest), "%s", digest ? digest : "");
     ring_add(r, &s);
@@ -225,12 +230,34 @@ void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const c
     }
 }
 
+const char *run_reason_split(const char *reason, char word[64])
+{
+    const char *colon = reason ? strstr(reason, ": ") : NULL;
+
+    if (reason == NULL)
+        reason = "";
+    snprintf(word, 64, "%.*s", (int)(colon ? (size_t)(colon - reason) : strlen(reason)), reason);
+    return colon ? colon + 2 : NULL;
+}
+
+/* The cause of the newest failure is what people see of the run. */
+static void say_failed(struct run *r, const struct tf *t, const struct end *end)
+{
+    free(r->text);
+    r->text = mem_printf("TF %" PRIu64 " failed%s%s after %u tries: %s%s%s", t->id, end->node ? " on " : "", end->node ? end->node : "", t->tries,
+                         end->reason ? end->reason : "Unknown", end->text && end->text[0] ? ": " : "", end->text ? end->text : "");
+    r->failed_at = flow_now(r->work.flow);
+}
+
 static void run_settle(struct tf *t, const struct end *end)
 {
     struct run *r = run_of(t->work);
     struct record *rec = record_create(t, end, t->parts->incomplete);
 
-    run_count_settled(r, t->id, end->outcome, end->reason, end->node, end->device, end->digest, end->seconds, t->bytes, t->parts->incomplete, t->fence.attempt);
+    if (end->outcome == END_FAILED)
+        say_failed(r, t, end);
+    run_count_settled(r, t->id, end->outcome, end->reason, end->text, end->node, end->device, end->digest, end->seconds, t->bytes, t->parts->incomplete,
+                      t->fence.attempt);
     if (t->parts->released)
         rec->released = true;
     source_free_parts(t);
@@ -424,6 +451,8 @@ static void run_free_details(struct run *r)
 
     samples_destroy(r->samples);
     r->samples = NULL;
+    for (size_t i = 0; i < r->ring_n; i++)
+        free(r->ring[i].text);
     free(r->ring);
     r->ring = NULL;
     r->ring_n = r->ring_cap = r->ring_at = 0;
@@ -521,8 +550,9 @@ static void run_over(struct run *r)
 
     source_flush(r->runs);
     if (w->records > 0) {
-        free(r->text);
-        r->text = mem_printf("%u accepted results are not yet published: their workers are away", w->records);
+        char *before = r->text;
+        r->text = mem_printf("%u accepted results are not yet published: their workers are away%s%s", w->records, before ? "; " : "", before ? before : "");
+        free(before);
     }
     run_set_state(r, SLUICE__RUN_STATE__RUN_DONE);
     r->ended = clock_wall_ns();
@@ -813,6 +843,15 @@ static void alarm_sources(const struct run *r, double now, void (*alarm)(void *a
     alarm(arg, "SourceGone", text, "start it again, or stop the run", now - first->gone_since);
 }
 
+static void alarm_failed(const struct run *r, double now, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+{
+    if (r->failed_at == 0 || now - r->failed_at > FAILED_SHOWN)
+        return;
+    char *text = mem_printf("run %" PRIu64 ": %" PRIu64 " TFs failed; %s", r->work.id, r->failed, r->text);
+    alarm(arg, "TfsFailed", text, "put right what the text names; `sluice run tfs ID --settled` lists them all", now - r->failed_at);
+    free(text);
+}
+
 void run_alarms(struct runs *runs, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
 {
     double now = flow_now(runs->flow);
@@ -829,5 +868,8 @@ void run_alarms(struct runs *runs, void (*alarm)(void *arg, const char *word, co
             alarm(arg, "RunShort", text, "`sluice nodes -R` shows the bad ones; move nodes online", 0);
         }
         alarm_sources(r, now, alarm, arg);
+        alarm_failed(r, now, alarm, arg);
     }
+    TAILQ_FOREACH(r, &runs->over, entry)
+        alarm_failed(r, now, alarm, arg);
 }

@@ -43,8 +43,8 @@ struct run_tf {
 
 struct share { UT_hash_handle hh; char node[64], class[64]; uint64_t done, in_flight, samples, high; double fill; };
 
-/* A settled TF as it is listed. Words come from a table of the run. */
-struct settled { uint64_t id, bytes; double seconds; char digest[17]; uint16_t node, device, reason; uint8_t outcome; uint8_t incomplete; uint32_t attempt; };
+/* A settled TF as it is listed. Words come from a table of the run; text is its own, NULL for most. */
+struct settled { uint64_t id, bytes; double seconds; char *text; char digest[17]; uint16_t node, device, reason; uint8_t outcome; uint8_t incomplete; uint32_t attempt; };
 enum { SETTLED_KEPT = 65536 };
 struct run_word { UT_hash_handle hh; char *text; uint16_t number; };
 
@@ -89,6 +89,7 @@ struct run {
     unsigned changes;                    /* on their way to the disk */
     double   settled_since;              /* flow time: nothing but results to publish; 0: more */
     double   full_since;                 /* flow time; 0: not full */
+    double   failed_at;                  /* flow time of the last TF that failed; 0: none since our start */
 };
 
 TAILQ_HEAD(run_list, run);
@@ -132,8 +133,10 @@ void run_retire(struct run *r);                  /* among those that are over */
 /* Stores its row as it is now, with a line of history (may be NULL); then is called after the commit. */
 void run_put(struct run *r, enum change_kind kind, struct event *ev, void (*then)(struct run *, int, const struct err *, void *), void *arg);
 /* Counts one that is settled: in the totals, in its node's share, in the list. */
-void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *node, const char *device, const char *digest,
-                       double seconds, uint64_t bytes, bool incomplete, uint32_t attempt);
+void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *text, const char *node, const char *device,
+                       const char *digest, double seconds, uint64_t bytes, bool incomplete, uint32_t attempt);
+/* Of a stored "WORD: TEXT": word gets the word; the text comes back, NULL when there is none. */
+const char *run_reason_split(const char *reason, char word[64]);
 /* The number of word among n; NULL and "" leave *value. -1: e names the choices. */
 int  run_parse_word(const char *what, const char *word, const char *const *words, int n, int *value, struct err *e);
 /* Releases what waits to be sent together. */

@@ -286,6 +286,7 @@ static void list_in_flight(struct run *r, uint64_t from, struct listing *l)
         x->attempt = t->fence.attempt;
         x->seconds = now - t->entered;
         x->reason = t->last_word[0] ? t->last_word : NULL;
+        x->text = t->last_word[0] ? t->last_text : NULL;
         x->incomplete = t->parts->incomplete;
         x->bytes = t->bytes;
         x->parts = t->parts->n_have;
@@ -322,6 +323,7 @@ static void list_settled(struct run *r, uint64_t from, struct listing *l)
         x->node = s->node ? r->word[s->node] : NULL;
         x->device = s->device ? r->word[s->device] : NULL;
         x->reason = s->reason ? r->word[s->reason] : NULL;
+        x->text = s->text;
         x->digest = s->digest[0] ? (char *)s->digest : NULL;
         x->has_attempt = x->has_seconds = x->has_incomplete = x->has_bytes = true;
         x->attempt = s->attempt;

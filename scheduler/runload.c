@@ -46,6 +46,8 @@ static int load_tf(void *arg, const struct row_run_tf *row)
     struct loading *l = arg;
     struct run *r = l->run;
     enum outcome outcome = END_KINDS;
+    const char *text;
+    char word[64];
 
     for (int i = 0; i < END_KINDS; i++) {
         if (row->outcome && strcmp(row->outcome, outcome_name[i]) == 0)
@@ -53,7 +55,8 @@ static int load_tf(void *arg, const struct row_run_tf *row)
     }
     if (outcome == END_KINDS)
         return err_set(l->e, ERR_FAILED, "run %" PRIu64 " TF %" PRIu64 ": unknown outcome \"%s\"", row->run, row->tf, row->outcome ? row->outcome : "");
-    run_count_settled(r, row->tf, outcome, row->reason, row->node, row->device, row->digest, row->seconds, row->bytes, row->incomplete, row->attempt);
+    text = run_reason_split(row->reason, word);
+    run_count_settled(r, row->tf, outcome, word, text, row->node, row->device, row->digest, row->seconds, row->bytes, row->incomplete, row->attempt);
     if (outcome == END_DONE && !row->published)
         record_restore(&r->work, row->tf, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, row->seconds, row->bytes,
                        row->incomplete, row->time);

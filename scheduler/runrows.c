@@ -24,6 +24,7 @@ struct page {
 static int row_add(void *arg, const struct row_run_tf *row)
 {
     struct page *p = arg;
+    char word[64];
 
     if (p->answer.n_tfs == p->cap) {
         p->answer.has_more = p->answer.more = true;
@@ -36,7 +37,8 @@ static int row_add(void *arg, const struct row_run_tf *row)
     x->state = mem_strdup(row->outcome);
     x->node = mem_strdup(row->node);
     x->device = mem_strdup(row->device);
-    x->reason = mem_strdup(row->reason);
+    x->text = mem_strdup(run_reason_split(row->reason, word));
+    x->reason = mem_strdup(word[0] ? word : NULL);
     x->digest = mem_strdup(row->digest && row->digest[0] ? row->digest : NULL);
     x->attempt = row->attempt;
     x->seconds = row->seconds;
@@ -63,6 +65,7 @@ static void page_free(struct page *p)
         free(x->node);
         free(x->device);
         free(x->reason);
+        free(x->text);
         free(x->digest);
         free(x);
     }

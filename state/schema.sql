@@ -102,7 +102,7 @@ CREATE TABLE run_tf (
     run         INTEGER NOT NULL,
     tf          INTEGER NOT NULL,
     outcome     TEXT NOT NULL,
-    reason      TEXT,
+    reason      TEXT,                       -- WORD, or "WORD: TEXT"
     node        TEXT,
     device      TEXT,
     digest      TEXT,

@@ -88,3 +88,35 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   wait_until 20 node_is n001 '[.state, .usable, .buffer_used] | join(" ")' "idle true 0"
   sluice check
 }
+
+@test "output that can never be written: its cause, with path and error, is at the run, at each TF and an alarm; also after a restart" {
+  daemon
+  nodes_real n001
+  local wrap=()
+  [[ $EUID -ne 0 ]] || wrap=(setpriv --bounding-set=-dac_override,-dac_read_search)       # else nothing is forbidden to root
+  worker n001 "${wrap[@]}" --
+  wait_until 20 node_is n001 .usable true
+  local cause path what
+  for what in file gone forbidden; do
+    path=$FARM/out-$what
+    mkdir "$path"
+    RUN=$(sluice run start --workflow decode --output "$path")
+    case $what in
+      file) echo here >"$path/$RUN"; cause="$path/$RUN.*: (Not a directory|a folder is wanted)" ;;
+      gone) rmdir "$path"; echo here >"$path"; cause="$path.*: (Not a directory|a folder is wanted)" ;;
+      forbidden) chmod 500 "$path"; cause="$path.*: Permission denied" ;;
+    esac
+    sluice replay "$(sample 2)" --run "$RUN" --loop 2 --rate max >"$FARM/replay.out" 2>&1 3>&- || [ "$?" -eq 10 ]
+    sluice run stop "$RUN" >/dev/null
+    is '.runs[0] | [.done, .failed, .lost] | join(" ")' "0 2 0" sluice run show "$RUN"
+    [[ $(json '.runs[0].text' sluice run show "$RUN") =~ ^"TF "[12]" failed on n001 after 3 tries: OutputFailed: "$cause ]]
+    [ "$(json '[.tfs[] | .reason] | unique | join(" ")' sluice run tfs "$RUN" --settled)" = OutputFailed ]
+    [ "$(json "[.tfs[] | select(.text | test(\"$cause\"))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
+    [[ $(sluice status --json | jq -r --arg r "run $RUN:" '.status[0].alarms[] | select(.word == "TfsFailed" and (.text | startswith($r))) | .text') =~ "2 TFs failed; TF "[12]" failed on n001 after 3 tries: OutputFailed: "$cause ]]
+  done
+  # what the database says of it
+  daemon_kill
+  daemon
+  [[ $(json '.runs[0].text' sluice run show "$RUN") =~ "OutputFailed: "$cause ]]
+  [ "$(json "[.tfs[] | select(.reason == \"OutputFailed\" and (.text | test(\"$cause\")))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
+}
