@@ -27,6 +27,8 @@ struct pipeline {
     uint64_t batch_bytes;                     /* of pages done at a time */
     uint32_t rows_done;                       /* rows whose place in the indexes is known */
     double seconds[STAGE_COUNT];
+    void (*stage)(void *arg, const char *stage);
+    void *arg;
 };
 
 static double now(void)
@@ -122,6 +124,8 @@ struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
     if (workflow_choose(c->workflow, c->backends, c->options, &p->choice, e) < 0 ||
         open_stages(p, c, e) < 0)
         goto fail;
+    p->stage = c->stage;
+    p->arg = c->arg;
     p->batch_bytes = p->choice.option[STAGE_DECODE][0];
     if (p->dev[STAGE_DECODE]) {
         p->decode = decode_new(p->dev[STAGE_DECODE]);
@@ -283,12 +287,19 @@ static void rows_without(struct pipeline *p, uint32_t row)
 
 /* ---- a TF --------------------------------------------------------------------------------- */
 
+static void begins(const struct pipeline *p, enum stage_id id)
+{
+    if (p->stage)
+        p->stage(p->arg, stages[id].name);
+}
+
 static int cluster_batch(struct pipeline *p, const struct batch *b, const struct digits_host *h,
                          struct k_err *e)
 {
     const struct kdigits *k = &p->digits;
     uint32_t n;
 
+    begins(p, STAGE_CLUSTER);
     /* Data move only where the device changes. */
     if (p->dev[STAGE_CLUSTER] != p->dev[STAGE_DECODE]) {
         if (kdigits_upload(p->dev[STAGE_CLUSTER], &p->moved, b, h, e) < 0)
@@ -306,6 +317,7 @@ static int run_batch(struct pipeline *p, const struct batch *b, struct k_err *e)
     double start = now(), middle;
     int r = -1;
 
+    begins(p, STAGE_DECODE);
     rows_without(p, b->first_row);
     if (decode_run(p->decode, &p->in, b, &p->digits, e) < 0 ||
         digits_batch(p, b, p->ndigits, &h, e) < 0)

@@ -20,6 +20,9 @@ struct pipeline_conf {
     unsigned threads;            /* of a CPU device; 0: as many as the process may use */
     const char *isa;             /* of the cpu backend: v1, v3; NULL: the best there is */
     uint64_t memory_limit;       /* bytes a device may give; 0: no limit */
+    /* A stage begins on a batch of the TF: a sign of life while pipeline_run is at work; or NULL. */
+    void (*stage)(void *arg, const char *stage);
+    void *arg;
 };
 
 struct pipeline_seg {

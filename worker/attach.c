@@ -33,6 +33,7 @@ enum { WORKFLOWS = 8, MAX_SEGMENTS = 65536 };
 struct attach {
     struct wire wire;
     char    *serial, *device_class;
+    const char *device;                          /* for the pipeline: the serial of a device that backends know; NULL: one that is a name only */
     bool     emulated;
     double   nominal;                            /* s; 0: none */
     const struct shm_head *head;                 /* of the buffer */
@@ -209,25 +210,24 @@ static bool hold(struct attach *a, int64_t begun)
     return a->nominal > 0 && interrupted(a, begun + (int64_t)(a->nominal * 1e9));
 }
 
+/* A worker that is gone is noticed by the answer to the TF. */
+static void say_stage(void *arg, const char *name)
+{
+    struct attach *a = arg;
+    Sluice__RecoStage m = SLUICE__RECO_STAGE__INIT;
+    struct err ignored;
+
+    m.stage = (char *)name;
+    wire_send(&a->wire, 0, &m.base, NULL, 0, &ignored);
+}
+
 static int run_tf(struct attach *a, const Sluice__RecoRun *m, struct pipeline *p, const struct pipeline_seg *seg, struct err *e)
 {
     struct pipeline_result r = { 0 };
     struct k_err why = { 0 };
-    Sluice__RecoStage stage = SLUICE__RECO_STAGE__INIT;
     int64_t begun = clock_mono_ns();
     double cpu = cpu_s();
 
-    char names[96] = "";
-
-    /* The stages take turns in batches, within one call: all of them are what runs now. */
-    pipeline_describe(p, &r);
-    for (unsigned i = 0; i < r.n_stage; i++) {
-        size_t n = strlen(names);
-        snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? "+" : "", r.stage[i].stage);
-    }
-    stage.stage = names[0] ? names : (char *)"none";
-    if (wire_send(&a->wire, 0, &stage.base, NULL, 0, e) < 0)
-        return -1;
     if (pipeline_run(p, seg, (unsigned)m->n_segments, &r, &why) < 0)
         return say_failed(a, m, word_of(&why), why.text, e);
 
@@ -274,7 +274,7 @@ static int on_run(struct attach *a, const Sluice__RecoRun *m, struct err *e)
 static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow *m, struct err *e)
 {
     const struct pipeline_conf conf = { .workflow = m->workflow ? m->workflow : "", .backends = m->backends, .options = m->options,
-                                        .threads = a->emulated ? 1 : 0 };
+                                        .device = a->device, .threads = a->emulated ? 1 : 0, .stage = say_stage, .arg = a };
     struct k_err why = { 0 };
     Sluice__Ok ok = SLUICE__OK__INIT;
     Sluice__Error refused = SLUICE__ERROR__INIT;
@@ -315,6 +315,7 @@ static int open_first(struct attach *a, struct err *e)
         a->serial = mem_strdup(open->device->serial);
         a->device_class = mem_strdup(open->device->class_);
         a->emulated = open->device->emulated;
+        a->device = a->emulated || strncmp(a->serial, "cpu-", 4) == 0 ? NULL : a->serial;
         a->nominal = open->device->has_nominal && open->device->nominal > 0 && open->device->nominal < 3600 ? open->device->nominal : 0;
         dev.serial = a->serial;
         dev.class_ = a->device_class;

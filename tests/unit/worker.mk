@@ -1,6 +1,6 @@
 # unit tests of worker/
 WORKER_TESTS = tests/unit/range_test tests/unit/room_test tests/unit/buffer_test tests/unit/fence_test tests/unit/outfile_test \
-	tests/unit/times_test tests/unit/worker_test tests/unit/pull_test
+	tests/unit/times_test tests/unit/worker_test tests/unit/pull_test tests/unit/attach_test
 check_PROGRAMS += $(WORKER_TESTS)
 TESTS += $(WORKER_TESTS)
 
@@ -27,3 +27,8 @@ tests_unit_fence_test_CPPFLAGS = $(WORKER_CPPFLAGS)
 tests_unit_fence_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
 tests_unit_outfile_test_CPPFLAGS = $(WORKER_CPPFLAGS)
 tests_unit_outfile_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
+# The reconstruction process itself, with the emulated device beside its backends.
+tests_unit_attach_test_SOURCES = tests/unit/attach_test.c tests/unit/kernels_help.h worker/attach.c kernels/backend/bk_emu.c
+tests_unit_attach_test_CPPFLAGS = $(WORKER_CPPFLAGS) $(KERNELS_TEST_CPPFLAGS)
+tests_unit_attach_test_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
+tests_unit_attach_test_LDADD = $(WORKER_LIBS) $(KERNELS_TEST_LIBS)
