@@ -17,10 +17,10 @@
 #include <string.h>
 
 static const struct column columns[] = {
-    { "id" }, { "node" }, { "to" }, { "state" }, { "when" }, { "requested_by" }, { "created", NULL, AS_TIME }, { "deadline", NULL, AS_TIME },
+    { "id" }, { "node" }, { "to" }, { "state" }, { "when" }, { "at", NULL, AS_TIME }, { "requested_by" }, { "created", NULL, AS_TIME }, { "deadline", NULL, AS_TIME },
     { "ended", NULL, AS_TIME }, { "text" }, { 0 },
 };
-static const struct listing listing = { "moves", columns, "id,node,to,state,when,requested_by,created,deadline,text",
+static const struct listing listing = { "moves", columns, "id,node,to,state,when,at,requested_by,created,deadline,text",
                                         &sluice__move_info__descriptor };
 
 int cmd_moves(struct context *ctx, const struct args *a, struct err *e)

@@ -34,9 +34,14 @@ static json_t *make_reason(const json_t *node)
     json_t *list = json_array(), *mark;
     size_t i;
 
-    json_array_foreach((json_t *)marks, i, mark)
-        if (json_is_string(json_object_get(mark, "reason")))
+    json_array_foreach((json_t *)marks, i, mark) {
+        const char *reason = json_string_value(json_object_get(mark, "reason"));
+
+        if (reason != NULL && json_is_false(json_object_get(mark, "part_present")))
+            json_array_append_new(list, json_sprintf("%s (about a part no longer present: %s)", reason, json_string_value(json_object_get(mark, "part"))));
+        else if (reason != NULL)
             json_array_append(list, json_object_get(mark, "reason"));
+    }
     if (json_array_size(list) == 0 && json_string_length(trouble) > 0)
         json_array_append(list, (json_t *)trouble);
     if (json_array_size(list) == 0)

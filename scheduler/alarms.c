@@ -8,6 +8,7 @@
 #include "show.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "clock.h"
 #include "conf.h"
@@ -82,6 +83,18 @@ static void list_raise(struct alarms *a, struct listed *l, const char *word, con
     str_free(&l->names);
 }
 
+/* A mark about a device that its node has no longer: somebody changed it, and the mark went on. */
+static bool has_mark_of_the_gone(const struct node *n)
+{
+    const struct mark *m;
+
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (strcmp(m->part, "node") != 0 && n->registered != NULL && !node_part_is_here(n, m->part))
+            return true;
+    }
+    return false;
+}
+
 static bool has_gone(const struct node *n)
 {
     return n->contact == SLUICE__CONTACT__LOST;
@@ -89,7 +102,7 @@ static bool has_gone(const struct node *n)
 
 static void about_nodes(struct alarms *a)
 {
-    struct listed lost = { 0 }, aside = { 0 }, trouble = { 0 }, clocks = { 0 };
+    struct listed lost = { 0 }, aside = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 };
     double now = now_s();
 
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
@@ -103,10 +116,13 @@ static void about_nodes(struct alarms *a)
             list_add(&trouble, n->name, 0);
         if (here && (n->clock_offset > clock_limit_s || n->clock_offset < -clock_limit_s))
             list_add(&clocks, n->name, 0);
+        if (here && has_mark_of_the_gone(n))
+            list_add(&old, n->name, 0);
     }
     list_raise(a, &lost, "NodesLost", "without contact", "look at the machine and at sluice-worker there (sluice node show NAME)");
     list_raise(a, &aside, "NotAdded", "registered but not added", "sluice node add NAME --class CLASS, or stop the worker");
     list_raise(a, &trouble, "WorkerTrouble", "in contact but unable to work", "sluice node show NAME says what the worker lacks");
+    list_raise(a, &old, "PartGone", "with a mark about a part no longer present", "sluice nodes -R says which; if it was replaced: sluice clear NODE REASON --id MARK");
     list_raise(a, &clocks, "ClockOffset", "with a clock that is off by more than 2 s", "look at the time service there; nothing in Sluice depends on it");
 }
 

@@ -379,14 +379,31 @@ void mark_nodes(struct session *s, uint32_t id, const void *message)
     change_put(c, CHANGE_MARK, set_written, b);
 }
 
-uint64_t mark_automatic(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *class, const char *reason, const char *evidence)
+struct mark *mark_automatic_find(struct node *n, const char *part, const char *owner_kind, const char *owner)
 {
-    struct row_mark want = { .part = part, .owner_kind = owner_kind, .owner = owner, .class = class, .severity = "block", .reason = reason, .evidence = evidence };
-    struct change *c = change_create(n->d);
-    struct batch *b = mem_zalloc(sizeof(*b));
-    uint64_t id = mark_set(c, b, n, &want)->id;
+    struct mark *m;
 
-    log_warning("node %s: marked by %s %s: %s", n->name, owner_kind, owner, reason);
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (!m->closing && strcmp(m->owner_kind, owner_kind) == 0 && strcmp(m->owner, owner) == 0 && strcmp(m->part, part == NULL ? "node" : part) == 0)
+            return m;
+    }
+    return NULL;
+}
+
+uint64_t mark_automatic(struct node *n, const struct row_mark *want)
+{
+    const struct mark *there = mark_automatic_find(n, want->part, want->owner_kind, want->owner);
+    struct change *c;
+    struct batch *b;
+    uint64_t id;
+
+    if (there != NULL)
+        return there->id;
+    c = change_create(n->d);
+    b = mem_zalloc(sizeof(*b));
+    id = mark_set(c, b, n, want)->id;
+    log_warning("node %s: marked by %s %s: %s%s%s", n->name, want->owner_kind, want->owner, want->part == NULL ? "" : want->part, want->part == NULL ? "" : ": ",
+                want->reason);
     marks_changed(n);
     change_put(c, CHANGE_MARK, set_written, b);
     return id;
@@ -468,15 +485,20 @@ static unsigned count_going(const struct clearing *k, const struct node *n, cons
     return going;
 }
 
+/* What becomes of one node: 1: marks of it go; 0: it has none that is meant; -1: it stops the whole list. e says why but for 1. */
 static int check_clear(struct clearing *k, const struct node *n, struct err *e)
 {
     const struct mark *stays;
     unsigned going = count_going(k, n, &stays);
 
-    if (going == 0 && stays == NULL && k->q->id != 0)
-        return err_set(e, ERR_NOT_FOUND, "node %s: has no open mark %llu", n->name, (unsigned long long)k->q->id);
-    if (going == 0 && stays == NULL)
-        return err_set(e, ERR_NOT_FOUND, "node %s: has no open mark", n->name);
+    if (going == 0 && stays == NULL && k->q->id != 0) {
+        err_set(e, ERR_NOT_FOUND, "node %s: has no open mark %llu", n->name, (unsigned long long)k->q->id);
+        return 0;
+    }
+    if (going == 0 && stays == NULL) {
+        err_set(e, ERR_NOT_FOUND, "node %s: has no open mark", n->name);
+        return 0;
+    }
     if (going == 0 && stays->closing)
         return err_set(e, ERR_STATE, "node %s: mark %llu is being cleared already", n->name, (unsigned long long)stays->id);
     if (going == 0) {
@@ -488,7 +510,7 @@ static int check_clear(struct clearing *k, const struct node *n, struct err *e)
         k->word = "RepeatOffender";
         return err_set(e, ERR_STATE, "node %s: was marked %u times before; --repeat-ok puts it back into service all the same", n->name, n->marks_ever - going);
     }
-    return 0;
+    return 1;
 }
 
 static void clear_one(const struct clearing *k, struct change *c, struct batch *b, struct node *n)
@@ -546,17 +568,45 @@ static struct node **cleared_nodes(struct session *s, const Sluice__ClearMarks *
     return err_null(e, ERR_NOT_FOUND, "mark %llu: there is no open mark of that number", (unsigned long long)q->id);
 }
 
-static int check_all(struct clearing *k, struct node *const *nodes, size_t n, struct err *e)
+/* Every node is looked at before anything goes: rc and errs as check_clear says. -1: e is the answer, with the first that stops the list and how many do. A
+ * dry run goes on, and shows them all. */
+static int check_all(struct clearing *k, struct node *const *nodes, size_t n, int *rc, struct err *errs, struct err *e)
 {
+    size_t going = 0, stopping = 0, first = n;
+    const char *word = NULL;
+
     if (k->q->any_owner && k->s->right < RIGHT_EXPERT) {
         k->word = "NotPermitted";
         return err_set(e, ERR_PERMISSION, "clearing marks of others wants the role expert");
     }
     for (size_t i = 0; i < n; i++) {
-        if (check_clear(k, nodes[i], e) < 0)
-            return -1;
+        rc[i] = check_clear(k, nodes[i], &errs[i]);
+        going += rc[i] > 0;
+        if (rc[i] < 0 && stopping++ == 0) {
+            first = i;
+            word = k->word;
+        }
+    }
+    k->word = word;
+    if (stopping > 0 && !k->q->dry_run) {
+        *e = errs[first];
+        return stopping == 1 ? -1 : err_prefix(e, "%zu of %zu nodes stop this, nothing is cleared", stopping, n);
+    }
+    if (going == 0 && stopping == 0) {
+        *e = errs[0];
+        return -1;
     }
     return 0;
+}
+
+static void clear_all(const struct clearing *k, struct change *c, struct batch *b, struct node *const *nodes, size_t n, const int *rc, const struct err *errs)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (rc[i] > 0)
+            clear_one(k, c, b, nodes[i]);
+        else
+            change_result(c, nodes[i]->name, rc[i] == 0 ? ERR_NONE : errs[i].code, 0, "%s", rc[i] == 0 ? "has no open mark" : errs[i].text);
+    }
 }
 
 void mark_clear(struct session *s, uint32_t id, const void *message)
@@ -566,25 +616,32 @@ void mark_clear(struct session *s, uint32_t id, const void *message)
     struct node **nodes = NULL;
     struct change *c;
     struct batch *b;
-    struct err e;
-    size_t n;
+    struct err e, *errs = NULL;
+    int *rc = NULL;
+    size_t n = 0;
 
-    if (check_reason(q->reason, &e) < 0 || (nodes = cleared_nodes(s, q, &n, &e)) == NULL || check_all(&k, nodes, n, &e) < 0) {
-        session_error(s, id, &e, k.word);
-        free(nodes);
-        return;
-    }
+    if (check_reason(q->reason, &e) < 0 || (nodes = cleared_nodes(s, q, &n, &e)) == NULL)
+        goto refused;
+    errs = mem_array(n, sizeof(*errs));
+    rc = mem_array(n, sizeof(*rc));
+    if (check_all(&k, nodes, n, rc, errs, &e) < 0)
+        goto refused;
     c = change_asked(s, id);
     b = mem_zalloc(sizeof(*b));
-    for (size_t i = 0; i < n; i++)
-        clear_one(&k, c, b, nodes[i]);
-    free(nodes);
+    clear_all(&k, c, b, nodes, n, rc, errs);
     if (change_size(c) > 0) {
         change_put(c, CHANGE_MARK, clear_written, b);
     } else {
         batch_free(b);
         change_answer_only(c);
     }
+    goto done;
+refused:
+    session_error(s, id, &e, k.word);
+done:
+    free(nodes);
+    free(errs);
+    free(rc);
 }
 
 unsigned mark_automatic_clear(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *reason)

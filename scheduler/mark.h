@@ -21,8 +21,11 @@ unsigned marks_not_stored(const struct marks *m);
 /* At start-up: one row, open or cleared. */
 void mark_restore(struct node *n, const struct row_mark *row);
 void mark_free(struct mark *m);
-/* An automatic mark (owner_kind health, slurm, tool); part NULL: the node. Returns its id. Acts at once. */
-uint64_t mark_automatic(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *class, const char *reason, const char *evidence);
+/* An automatic mark: part (NULL: the node), owner_kind (health, slurm, tool), owner, class, severity, reason, evidence of want. Acts at once. Returns its id, or
+ * that of the open one of the same owner on the same part: one fault, one mark. */
+uint64_t mark_automatic(struct node *n, const struct row_mark *want);
+/* That open mark, or NULL. */
+struct mark *mark_automatic_find(struct node *n, const char *part, const char *owner_kind, const char *owner);
 /* Its owner takes back what it set: no other mark goes. Returns how many go. */
 unsigned mark_automatic_clear(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *reason);
 

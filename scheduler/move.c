@@ -689,6 +689,8 @@ void move_message(const struct move *m, Sluice__MoveInfo *out)
     out->when = (char *)m->when;
     out->requested_by = m->requested_by;
     out->created = m->created;
+    out->has_at = m->at != 0;
+    out->at = m->at;
     out->has_deadline = m->deadline != 0;
     out->deadline = m->deadline;
     out->state = (char *)move_state_name[m->state];

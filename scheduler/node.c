@@ -736,7 +736,19 @@ double farm_stalled_s(const struct farm *f)
 
 /* ---- what people see ---- */
 
-static void mark_message(const struct mark *m, Sluice__MarkInfo *out)
+bool node_part_is_here(const struct node *n, const char *serial)
+{
+    Sluice__Device **devices;
+    size_t count = devices_of(n, &devices);
+
+    for (size_t i = 0; i < count; i++) {
+        if (str_equal(devices[i]->serial, serial))
+            return true;
+    }
+    return false;
+}
+
+static void mark_message(const struct node *n, const struct mark *m, Sluice__MarkInfo *out)
 {
     sluice__mark_info__init(out);
     out->has_id = out->has_severity = out->has_created = true;
@@ -751,6 +763,8 @@ static void mark_message(const struct mark *m, Sluice__MarkInfo *out)
     out->created = m->created;
     out->has_until = m->until != 0;
     out->until = m->until;
+    out->has_part_present = strcmp(m->part, "node") != 0 && n->registered != NULL;
+    out->part_present = out->has_part_present && node_part_is_here(n, m->part);
 }
 
 static void fill_marks(const struct node *n, Sluice__Node *out)
@@ -766,7 +780,7 @@ static void fill_marks(const struct node *n, Sluice__Node *out)
     TAILQ_FOREACH(m, &n->marks, entry) {
         Sluice__MarkInfo *info = mem_zalloc(sizeof(*info));
 
-        mark_message(m, info);
+        mark_message(n, m, info);
         out->marks[out->n_marks++] = info;
     }
 }

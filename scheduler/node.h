@@ -81,6 +81,7 @@ double   farm_stalled_s(const struct farm *f);                          /* the l
 int node_compare_names(const char *a, const char *b);                   /* natural order: n2 before n10 */
 void node_see_part(struct node *n, const char *serial);
 bool node_has_part(const struct node *n, const char *serial);           /* there, or there once */
+bool node_part_is_here(const struct node *n, const char *serial);              /* as its worker said last */
 const struct mark *node_part_mark(const struct node *n, const char *serial);   /* the blocking mark on that device, or NULL */
 
 /* Handlers of a worker's messages, for session.c's table. */

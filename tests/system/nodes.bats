@@ -10,20 +10,25 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
 @test "B01 a mark survives a clean restart, kill -9, and a move; no TF goes there in between" {
   sluice mark mi50-003 "ECC errors"
   sluice move mi50-003 --to async --wait --timeout 20s
-  created=$(sluice nodes --json | node mi50-003 '.marks[0].created')
+  mark=$(sluice nodes --json | node mi50-003 '.marks[0] | tojson')
+  [ "$(jq -r '[.reason, .owner_kind, .owner] | join(" ")' <<<"$mark")" = "ECC errors person $(id -un)" ]
+  history=$(sluice node history mi50-003 --json | jq -c '[.events[] | select(.what == "marked" or .what == "moved")]')
+  job=$(sluice submit "$(sample 2)" --workflow none)
   pid=$(sluice status --json | jq -r '(.status[0] // .).pid')
   for how in TERM KILL; do
     kill -"$how" "$pid"
     wait_until 10 ended "$pid"
     farm_up --nodes mi50:3 >/dev/null
     pid=$(sluice status --json | jq -r '(.status[0] // .).pid')
-    [ "$(sluice nodes --json | node mi50-003 '[.pool, .state, .usable, .marks[0].reason, .marks[0].created] | join("|")')" = "async|bad|false|ECC errors|$created" ]
+    [ "$(sluice nodes --json | node mi50-003 '[.pool, .state, .usable, (.marks | length)] | join("|")')" = "async|bad|false|1" ]
+    [ "$(sluice nodes --json | node mi50-003 '.marks[0] | tojson')" = "$mark" ]
+    [ "$(sluice node history mi50-003 --json | jq -c '[.events[] | select(.what == "marked" or .what == "moved")]')" = "$history" ]
     sluice replay "$(sample 2)" --loop 6
   done
-  [ "$(sluice nodes --json | node mi50-003 .done)" = 0 ]
-  run sluice node history mi50-003 --json
-  [ "$(jq -r '[.events[] | select(.what | test("mark"))] | length > 0' <<<"$output")" = true ]
-  [ "$(jq -r '[.events[] | select(.reason == "ECC errors")] | length' <<<"$output")" = 1 ]
+  # neither the runs nor the job that only this node could do
+  [ "$(sluice nodes --json | node mi50-003 '[.done, .tfs] | join(" ")')" = "0 0" ]
+  is '.jobs[0].why' WaitingForNodes sluice job show "$job"
+  [ "$(jq -r '[.[] | .reason] | index("ECC errors") != null' <<<"$history")" = true ]
 }
 
 @test "a marked node gets no TF from the moment of the mark, and its reason and author are shown" {

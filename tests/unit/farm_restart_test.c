@@ -54,13 +54,58 @@ static const char *name_of(unsigned i)
     return name;
 }
 
+/* A move in the far future and its end: the pool stays. */
+static void ask_and_cancel(struct peer *p, const char *node, int to)
+{
+    Sluice__MoveNodes m = SLUICE__MOVE_NODES__INIT;
+    Sluice__CancelMove cancel = SLUICE__CANCEL_MOVE__INIT;
+    char *names[1] = { (char *)node };
+
+    m.names = names;
+    m.n_names = 1;
+    m.to = (char *)pool_name[to];
+    m.has_at = true;
+    m.at = clock_wall_ns() + 3600 * CLOCK_SECOND;
+    peer_ask(p, &m.base);
+    if (answer_code(p) != 0)
+        return;
+    cancel.has_id = true;
+    cancel.id = ((const Sluice__Changed *)p->answer)->results[0]->id;
+    peer_ask(p, &cancel.base);
+    assert_int_equal(answer_code(p), 0);
+}
+
+/* Out of the farm and in again, to the pool where it was: its marks are with its name. */
+static void retire_and_add(struct peer *p, const char *node, int pool)
+{
+    Sluice__RetireNodes retire = SLUICE__RETIRE_NODES__INIT;
+    Sluice__AddNodes add = SLUICE__ADD_NODES__INIT;
+    char *names[1] = { (char *)node };
+
+    retire.names = add.names = names;
+    retire.n_names = add.n_names = 1;
+    retire.reason = (char *)"to the workshop";
+    add.class_ = (char *)"mi50";
+    add.pool = (char *)pool_name[pool];
+    peer_ask(p, &retire.base);
+    if (answer_code(p) != 0)                             /* it moves this moment */
+        return;
+    peer_ask(p, &add.base);
+    assert_int_equal(answer_code(p), 0);
+}
+
 static void one_request(struct peer *p, struct ledger *l)
 {
     unsigned i = 1 + (unsigned)random() % NODES;
+    long what = random() % 8;
 
     if (l->unsure[i])
         return;
-    if (random() % 3 == 0) {
+    if (what == 0) {
+        ask_and_cancel(p, name_of(i), !l->pool[i]);
+    } else if (what == 1) {
+        retire_and_add(p, name_of(i), l->pool[i]);
+    } else if (what < 4) {
         int to = !l->pool[i];
 
         if (ask_move(p, name_of(i), pool_name[to], NULL) == 0)
@@ -132,7 +177,7 @@ static void marks_and_pools_outlive_sigkill(void **state)
 {
     struct fixture *f = *state;
     struct ledger l = { .marks = { 0 } };
-    unsigned seed = (unsigned)time(NULL), kills = KILLS, mid = 0;
+    unsigned seed = getenv("SLUICE_SOAK") != NULL ? (unsigned)time(NULL) : 1, kills = KILLS, mid = 0;
     const char *scale = getenv("SLUICE_TEST_SCALE");
     struct peer *p;
 

@@ -421,7 +421,8 @@ static void marks_of_two_owners_stand_side_by_side(void **state)
     const Sluice__Node *seen;
 
     assert_int_equal(ask_mark(p, "n4", "PSU swap, ticket 17", NULL), 0);
-    mark_automatic(n, NULL, "health", "health", "hw", "worker lost", NULL);
+    mark_automatic(n, &(struct row_mark){ .owner_kind = "health", .owner = "health", .class = "hw", .reason = "worker lost" });
+    mark_automatic(n, &(struct row_mark){ .owner_kind = "health", .owner = "health", .class = "hw", .reason = "worker lost again" });     /* one fault, one mark */
     seen = ask_node(p, "n4");
     assert_int_equal(seen->n_marks, 2);
     assert_string_equal(seen->marks[0]->reason, "PSU swap, ticket 17");
@@ -443,7 +444,7 @@ static void marks_of_others_stay_unless_an_expert_says_so(void **state)
     struct session *s = fx_session(f, "test");
     struct node *n = farm_node(f->d.farm, "n5");
 
-    mark_automatic(n, NULL, "person", "somebody-else", "hw", "theirs", NULL);
+    mark_automatic(n, &(struct row_mark){ .owner_kind = "person", .owner = "somebody-else", .class = "hw", .reason = "theirs" });
     fx_turn(f, 0.1);
     assert_int_equal(ask_clear(p, "n5", 0, false, false), ERR_STATE);
     assert_string_equal(answer_word(p), "OtherOwner");
