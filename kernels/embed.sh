@@ -3,7 +3,7 @@
 # of device code belongs to this program
 set -eu
 dir=$1 out=$2
-files="kdef.h ktypes.h selftest.inc scan.inc decode.inc cluster.inc"
+files="kdef.h ksqrt.inc ktypes.h selftest.inc scan.inc decode.inc cluster.inc"
 tmp=$out.tmp$$
 trap 'rm -f "$tmp" "$tmp.c"' EXIT
 for f in $files; do grep -v '^#include "' "$dir/$f"; done >"$tmp"

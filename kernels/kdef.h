@@ -51,14 +51,12 @@ typedef double f64;
 #define K_RESTRICT restrict
 #define K_FN static inline
 #define K_GROUP ((u32)get_group_id(0))
-#define K_NGROUPS ((u32)get_num_groups(0))
 #define K_ITEM ((u32)get_local_id(0))
 #define K_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define K_ATOMIC_ADD_G(p, v) atomic_add((volatile __global u32 *)(p), (u32)(v))
 #define K_ATOMIC_ADD_L(p, v) atomic_add((volatile __local u32 *)(p), (u32)(v))
 #define K_SQRT(x) sqrt(x)
 #define K_DIV(a, b) ((a) / (b))
-#define K_SQRT64(x) sqrt(x)
 #define K_FMA(a, b, c) fma(a, b, c)
 #define K_ASU(x) as_uint(x)
 #define K_ASF(x) as_float(x)
@@ -66,10 +64,6 @@ typedef double f64;
 
 /* ---- CUDA and HIP -------------------------------------------------------------------------- */
 #elif defined(K_ON_CUDA) || defined(K_ON_HIP)
-#if defined(K_ON_HIP)
-#include <hip/hip_runtime.h>
-#pragma clang fp contract(off)
-#endif
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -82,30 +76,45 @@ typedef float f32;
 typedef double f64;
 #define K_GLOBAL
 #define K_LOCALP
+#define K_RESTRICT __restrict__
+#if defined(K_ON_CUDA)
 #define K_LOCALVAR __shared__
 #define K_CONST static __device__ const
-#define K_RESTRICT __restrict__
 #define K_FN static __device__ __forceinline__
 #define K_GROUP ((u32)blockIdx.x)
-#define K_NGROUPS ((u32)gridDim.x)
 #define K_ITEM ((u32)threadIdx.x)
 #define K_BARRIER __syncthreads()
 #define K_ATOMIC_ADD_G(p, v) atomicAdd((u32 *)(p), (u32)(v))
-#define K_ATOMIC_ADD_L(p, v) atomicAdd((u32 *)(p), (u32)(v))
-#if defined(K_ON_CUDA)
 #define K_SQRT(x) __fsqrt_rn(x)
 #define K_DIV(a, b) __fdiv_rn(a, b)
-#define K_SQRT64(x) __dsqrt_rn(x)
 #define K_FMA(a, b, c) __fmaf_rn(a, b, c)
-#else
-#define K_SQRT(x) sqrtf(x)
-#define K_DIV(a, b) ((a) / (b))
-#define K_SQRT64(x) sqrt(x)
-#define K_FMA(a, b, c) fmaf(a, b, c)
-#endif
 #define K_ASU(x) __float_as_uint(x)
 #define K_ASF(x) __uint_as_float(x)
 #define K_KERNEL(name, lsz) extern "C" __global__ __launch_bounds__(lsz) void name
+#else
+/* The compiler's own words only: any clang with the target amdgcn does, without headers and libraries of HIP. */
+#pragma clang fp contract(off)
+#define K_LOCALVAR __attribute__((shared))
+#define K_CONST static __attribute__((device)) const
+#define K_FN static inline __attribute__((device, always_inline, unused))
+#define K_GROUP ((u32)__builtin_amdgcn_workgroup_id_x())
+#define K_ITEM ((u32)__builtin_amdgcn_workitem_id_x())
+#define K_BARRIER do { \
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \
+        __builtin_amdgcn_s_barrier(); \
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"); \
+    } while (0)
+#define K_ATOMIC_ADD_G(p, v) __atomic_fetch_add((u32 *)(p), (u32)(v), __ATOMIC_RELAXED)
+#define K_DIV(a, b) ((a) / (b))
+#define K_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define K_ASU(x) __builtin_bit_cast(u32, x)
+#define K_ASF(x) __builtin_bit_cast(f32, x)
+#define K_SQRT_NEAR(x) __builtin_amdgcn_sqrtf(x)
+#include "ksqrt.inc"
+#define K_SQRT(x) k_sqrt_exact(x)
+#define K_KERNEL(name, lsz) extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, lsz))) void name
+#endif
+#define K_ATOMIC_ADD_L(p, v) K_ATOMIC_ADD_G(p, v)
 
 /* ---- the C compiler ------------------------------------------------------------------------ */
 #else
@@ -129,7 +138,6 @@ typedef double f64;
 #define K_FN static inline __attribute__((always_inline, unused))
 #define K_SQRT(x) sqrtf(x)
 #define K_DIV(a, b) ((a) / (b))
-#define K_SQRT64(x) sqrt(x)
 #define K_FMA(a, b, c) fmaf(a, b, c)
 
 static inline u32 k_asu(f32 x)
@@ -156,7 +164,6 @@ struct k_ctx {
     void *barrier;
 };
 #define K_GROUP (k_cx->group)
-#define K_NGROUPS (k_cx->ngroups)
 #define K_ATOMIC_ADD_G(p, v) __atomic_fetch_add((u32 *)(p), (u32)(v), __ATOMIC_RELAXED)
 
 #ifdef K_EMU

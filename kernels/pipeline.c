@@ -74,8 +74,7 @@ static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_opti
         if (has && own.text[0] && first.text[0] == '\0')
             first = own;
     }
-    k_fail(e, K_EDEVICE, "stage %s: gpu asked for, no usable GPU on this machine%s%.200s",
-           stages[id].name, first.text[0] ? ": " : "", first.text);
+    k_fail(e, K_EDEVICE, "gpu asked for, no usable GPU on this machine%s%.200s", first.text[0] ? ": " : "", first.text);
     return NULL;
 }
 
@@ -105,10 +104,12 @@ static int open_stages(struct pipeline *p, const struct pipeline_conf *c, struct
                 strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0)
                 p->dev[id] = p->dev[w->stage[j]];
         }
-        if (p->dev[id] == NULL)
-            p->dev[id] = open_for(c, id, p->choice.backend[id], e);
-        if (p->dev[id] == NULL)
-            return -1;
+        if (p->dev[id] == NULL) {
+            struct k_err why;
+            p->dev[id] = open_for(c, id, p->choice.backend[id], &why);
+            if (p->dev[id] == NULL)
+                return k_fail(e, why.code, "stage %s: %.340s", stages[id].name, why.text);
+        }
     }
     return 0;
 }

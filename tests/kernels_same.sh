@@ -1,5 +1,6 @@
 #!/bin/sh
-# kernels_same.sh - one answer on every backend: both instruction sets, the emulated device (three seeds, two numbers of threads), OpenCL
+# kernels_same.sh - one answer, digits and clusters, on every backend: both instruction sets as two compilers make them with and without optimisation,
+# the emulated device (three seeds, two numbers of threads), OpenCL
 set -u
 cd "${SLUICE_BUILDDIR:?}" || exit 99
 data=${SLUICE_SRCDIR:?}/tests
@@ -13,20 +14,33 @@ mkdir "$dir/pocl"
 tests/unit/kernels_alone simulate -o "$dir" --tracks 3 --orbits 1 --seed 4 >/dev/null || exit 99
 inputs="$data/fuzz/corpus/pages/two-links.tf $dir/sim-4-1.tf"
 
-digests() { # PROGRAM ARGS...: one line
+digests() { # PROGRAM ARGS...: those of digits and clusters, on one line
     prog=$1; shift
     # shellcheck disable=SC2086
-    timeout 300 "$prog" reco -w cluster --digest "$@" $inputs 2>"$dir/err" | cut -d ' ' -f 1 | tr '\n' ' '
+    timeout 300 "$prog" reco -w cluster "$@" $inputs 2>"$dir/err" | awk '$1 == "digits" || $1 == "clusters" { print $3 }' | tr '\n' ' '
 }
 want=$(digests tests/unit/kernels_alone -b cpu -j 1 --isa v1)
-[ "$(echo "$want" | wc -w)" -eq 2 ] || { echo "not ok cpu: $(cat "$dir/err")"; exit 1; }
+[ "$(echo "$want" | wc -w)" -eq 4 ] || { echo "not ok cpu: $(cat "$dir/err")"; exit 1; }
 same() { # NAME FOUND: the digests, and no report of a sanitizer
     if grep -q "Sanitizer\|runtime error" "$dir/err"; then echo "not ok $1: $(head -n 30 "$dir/err")"; failed=1
     elif [ "$2" = "$want" ]; then echo "ok   $1"; else echo "not ok $1: $2, want $want; $(cat "$dir/err")"; failed=1; fi
 }
+isas=v1
 if tests/unit/kernels_alone devices | grep -q x86-64-v3; then
+    isas="v1 v3"
     same "cpu x86-64-v3, 3 threads" "$(digests tests/unit/kernels_alone -b cpu -j 3 --isa v3)"
 fi
+
+# The kernels alone, made anew; everything else is the tree's.
+for cc in gcc clang; do
+    for level in 0 3; do
+        if ! command -v $cc >/dev/null; then echo "ok   $cc -O$level # SKIP no $cc"; continue; fi
+        case ${LAYER_CC:-} in *fsanitize*) echo "ok   $cc -O$level # SKIP built with a sanitizer"; continue ;; esac
+        $cc -std=gnu17 -O$level -ffp-contract=off -fno-math-errno -I"$data/../kernels" -Ikernels "$data"/../kernels/main.c "$data"/../kernels/backend/cpu_v[13].c \
+            kernels/libkernels.a proto/libtffile.a -lm -lpthread -ldl -o "$dir/made" || { echo "not ok $cc -O$level: does not build"; failed=1; continue; }
+        for isa in $isas; do same "kernels by $cc -O$level, $isa" "$(digests "$dir/made" -b cpu -j 1 --isa "$isa")"; done
+    done
+done
 for threads in 1 2; do
     for seed in 0 1 7; do
         SLUICE_EMU_SEED=$seed SLUICE_EMU_THREADS=$threads

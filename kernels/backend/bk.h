@@ -1,6 +1,6 @@
 /* bk.h - what a backend offers: devices, memory, queues, kernels
  *
- * One symbol per backend: const struct bk_ops *bk_entry(void). All functions returning int say 0
+ * One symbol per plugin: const struct bk_ops *bk_entry(void). All functions returning int say 0
  * or -1 and leave the reason in errstr() of the device. One thread at a time per device. Queues
  * are in order; h2d, d2h, fill0 and launch may return before the work is done, wait() does not.
  */
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BK_ABI 1u
+#define BK_ABI 2u                 /* grows with every change of what stands below */
 
 struct bk_dev;
 struct bk_mem;
@@ -30,7 +30,6 @@ struct bk_info {
 struct bk_option {
     unsigned threads;            /* of a CPU device; 0 = as many as the process may use */
     const char *isa;             /* of the CPU backend: NULL, "v1" or "v3" */
-    const char *blob_dir;        /* where the device code lies */
     uint64_t memory_limit;       /* 0 = none; else alloc() beyond it in all fails */
 };
 
@@ -41,7 +40,8 @@ struct bk_arg {
 };
 
 struct bk_ops {
-    unsigned abi;
+    unsigned abi;                /* the first in every version */
+    const char *source;          /* of a plugin: the hash of the kernels it was made from */
     const char *name;
     int serial;                  /* one thread does a whole group (K_SERIAL in kdef.h) */
     int (*count)(void);          /* devices; 0 without a driver */
@@ -68,8 +68,6 @@ struct bk_ops {
 };
 
 const struct bk_ops *bk_cpu_entry(void);
-const struct bk_ops *bk_ocl_entry(void);
-const struct bk_ops *bk_cuda_entry(void);
-const struct bk_ops *bk_hip_entry(void);
+const struct bk_ops *bk_entry(void);         /* of a plugin */
 
 #endif

@@ -1,15 +1,16 @@
-/* bk_gpu.c - backends cuda (driver API) and hip (module API)
+/* bk_gpu.c - plugins cuda (driver API; with -DBK_CUDA) and hip (module API)
  *
  * From: the stages.  To: libcuda.so.1 or libamdhip64.so, opened at run time; no header or library of
  * either is needed to build. The two interfaces have the same shape, so one table of functions
- * with two columns of names serves both. The device code is a file (blob) made by nvcc or hipcc from
- * the same source as this program's other kernels; its last line tells, and is checked.
+ * with two columns of names serves both. The device code is a file (blob) made by nvcc, hipcc or
+ * clang from the same source as the program's other kernels; its last line tells, and is checked.
  * Sources of the interfaces: CUDA driver API reference, HIP API reference 5.2.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "bk.h"
+#include "bk_place.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -23,8 +24,23 @@
 #include "k_source.h"
 
 #ifndef K_BLOB_DIR
-#define K_BLOB_DIR "/usr/local/share/sluice"
+#define K_BLOB_DIR ""
 #endif
+
+#ifdef BK_CUDA
+#define NAME(cuda, hip) cuda
+#define DRIVER "CUDA"
+#else
+#define NAME(cuda, hip) hip
+#define DRIVER "HIP"
+#endif
+
+#define OPS_NAME NAME("cuda", "hip")
+static const char *const sonames[] = {
+    NAME("libcuda.so.1", "libamdhip64.so.7"), NAME(NULL, "libamdhip64.so.6"), NAME(NULL, "libamdhip64.so.5"), NULL,
+};
+static const char without[] = NAME("no NVIDIA driver (libcuda.so.1)", "no AMD runtime (libamdhip64.so)");
+static const char blob_file[] = NAME("cuda/kernels.fatbin", "hip/kernels.hsaco");
 
 typedef void *handle;            /* context, module, function, stream, event */
 
@@ -63,12 +79,7 @@ typedef void *handle;            /* context, module, function, stream, event */
 
 enum { STREAM_NON_BLOCKING = 1, EVENT_NO_TIMING = 2, DEVICES_MAX = 64, OUT_OF_MEMORY = 2, ARGS_MAX = 12 };
 
-struct api {
-    const char *name;
-    unsigned column;             /* 0 CUDA, 1 HIP */
-    const char *sonames[4];
-    const char *blob;
-    const char *without;         /* said when the driver is missing */
+static struct {
     pthread_mutex_t lock;
     bool tried;
     int n;                       /* devices */
@@ -76,18 +87,7 @@ struct api {
 #define F(name, args, cuda, hip) int (*name) args;
     API(F)
 #undef F
-};
-
-static struct api cuda = {
-    .name = "cuda", .column = 0, .sonames = { "libcuda.so.1" }, .blob = "cuda/kernels.fatbin",
-    .without = "no NVIDIA driver (libcuda.so.1)", .lock = PTHREAD_MUTEX_INITIALIZER,
-};
-static struct api hip = {
-    .name = "hip", .column = 1,
-    .sonames = { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5" },
-    .blob = "hip/kernels.hsaco", .without = "no AMD runtime (libamdhip64.so)",
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-};
+} api = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct bk_mem {
     void *p;                     /* address on the device */
@@ -100,7 +100,6 @@ struct bk_kern {
 };
 
 struct bk_dev {
-    struct api *api;
     char err[300];
     int device;
     handle ctx, module;
@@ -127,52 +126,52 @@ enum { KERNELS = sizeof kernels / sizeof kernels[0] };
 
 /* ---- the driver --------------------------------------------------------------------------- */
 
-static void *driver_open(struct api *a)
+static void *driver_open(void)
 {
     void *so = NULL;
-    for (int i = 0; i < 4 && a->sonames[i] && so == NULL; i++)
-        so = dlopen(a->sonames[i], RTLD_NOW | RTLD_LOCAL);
-    return so;
+    for (int i = 0; sonames[i] && so == NULL; i++)
+        so = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+    return so;                   /* stays open: drivers do not like to be unloaded */
 }
 
-static void driver_load(struct api *a)
+static void driver_load(void)
 {
-    void *so = driver_open(a);
+    void *so = driver_open();
     const char *missing = NULL;
     int rc;
 
     if (so == NULL) {
-        snprintf(a->why, sizeof a->why, "%s", a->without);
+        snprintf(api.why, sizeof api.why, "%s", without);
         return;
     }
-#define F(name, args, c, h) \
-    *(void **)(void *)&a->name = dlsym(so, a->column ? h : c); \
-    missing = a->name || missing ? missing : a->column ? h : c;
+#define F(name, args, cuda, hip) \
+    *(void **)(void *)&api.name = dlsym(so, NAME(cuda, hip)); \
+    missing = api.name || missing ? missing : NAME(cuda, hip);
     API(F)
 #undef F
     if (missing) {
-        snprintf(a->why, sizeof a->why, "the driver has no %s", missing);
+        snprintf(api.why, sizeof api.why, "the driver has no %s", missing);
         return;
     }
-    rc = a->init(0);
+    rc = api.init(0);
     if (rc == 0)
-        rc = a->device_count(&a->n);
+        rc = api.device_count(&api.n);
     if (rc != 0) {
-        a->n = 0;
-        snprintf(a->why, sizeof a->why, "the driver finds no device (error %d)", rc);
-    } else if (a->n == 0) {
-        snprintf(a->why, sizeof a->why, "the driver finds no device");
+        api.n = 0;
+        snprintf(api.why, sizeof api.why, "the driver finds no device (error %d)", rc);
+    } else if (api.n == 0) {
+        snprintf(api.why, sizeof api.why, "the driver finds no device");
     }
 }
 
-static int count(struct api *a)
+static int gpu_count(void)
 {
-    pthread_mutex_lock(&a->lock);
-    if (!a->tried)
-        driver_load(a);
-    a->tried = true;
-    int n = a->n;
-    pthread_mutex_unlock(&a->lock);
+    pthread_mutex_lock(&api.lock);
+    if (!api.tried)
+        driver_load();
+    api.tried = true;
+    int n = api.n;
+    pthread_mutex_unlock(&api.lock);
     return n;
 }
 
@@ -201,6 +200,12 @@ static int numa_of(const char *pci)
     return read_line(path, line, sizeof line) ? atoi(line) : -1;
 }
 
+#ifdef BK_CUDA
+static void class_of(struct bk_info *info, int major, int minor)
+{
+    snprintf(info->class, sizeof info->class, "sm_%d%d", major, minor);
+}
+#else
 /* The kernel driver's list says gfx906 as 90006, and where the device sits. */
 static bool gfx_of(const char *pci, char *out, size_t room)
 {
@@ -239,31 +244,36 @@ static bool gfx_of(const char *pci, char *out, size_t room)
     return found;
 }
 
-static int describe(struct api *a, int i, struct bk_info *info, char *why, size_t room)
+static void class_of(struct bk_info *info, int major, int minor)
 {
-    int dev, major = 0, minor = 0, version = 0, n = count(a);
+    (void)major, (void)minor;
+    if (!gfx_of(info->id, info->class, sizeof info->class))
+        snprintf(info->class, sizeof info->class, "amd");
+}
+#endif
+
+static int gpu_describe(int i, struct bk_info *info, char *why, size_t room)
+{
+    int dev, major = 0, minor = 0, version = 0, n = gpu_count();
     size_t memory = 0;
 
     memset(info, 0, sizeof *info);
     info->numa = -1;
     if (i < 0 || i >= n) {
-        snprintf(why, room, "%s", n > 0 ? "no device of that number" : a->why);
+        snprintf(why, room, "%s", n > 0 ? "no device of that number" : api.why);
         return -1;
     }
-    if (a->device_get(&dev, i) != 0 || a->device_name(info->name, sizeof info->name - 1, dev) != 0 ||
-        a->device_pci(info->id, sizeof info->id - 1, dev) != 0 || a->device_memory(&memory, dev) != 0) {
+    if (api.device_get(&dev, i) != 0 || api.device_name(info->name, sizeof info->name - 1, dev) != 0 ||
+        api.device_pci(info->id, sizeof info->id - 1, dev) != 0 || api.device_memory(&memory, dev) != 0) {
         snprintf(why, room, "the driver does not tell about device %d", i);
         return -1;
     }
-    a->device_capability(&major, &minor, dev);
-    a->driver_version(&version);
+    api.device_capability(&major, &minor, dev);
+    api.driver_version(&version);
     info->memory = memory;
     info->numa = numa_of(info->id);
-    snprintf(info->driver, sizeof info->driver, "%s %d", a->column ? "HIP" : "CUDA", version);
-    if (a->column == 0)
-        snprintf(info->class, sizeof info->class, "sm_%d%d", major, minor);
-    else if (!gfx_of(info->id, info->class, sizeof info->class))
-        snprintf(info->class, sizeof info->class, "amd");
+    snprintf(info->driver, sizeof info->driver, "%s %d", DRIVER, version);
+    class_of(info, major, minor);
     return 0;
 }
 
@@ -298,16 +308,19 @@ static void *blob_read(const char *path, char *why, size_t room)
     return p;
 }
 
-static int module_open(struct bk_dev *d, const char *dir, char *why, size_t room)
+static int module_open(struct bk_dev *d, char *why, size_t room)
 {
+    static const struct bk_place blobs = { "SLUICE_BLOBS", "", K_BLOB_DIR };
     char path[4096];
-    const char *env = getenv("SLUICE_BLOBS");
 
-    snprintf(path, sizeof path, "%s/%s", dir ? dir : env ? env : K_BLOB_DIR, d->api->blob);
+    if (bk_place_find(&blobs, blob_file, path, sizeof path) < 0) {
+        snprintf(why, room, "no device code: no %s in %s", blob_file, path);
+        return -1;
+    }
     void *blob = blob_read(path, why, room);
     if (blob == NULL)
         return -1;
-    int rc = d->api->module_load(&d->module, blob);
+    int rc = api.module_load(&d->module, blob);
     free(blob);
     if (rc != 0) {
         snprintf(why, room, "%s holds no code for this device (error %d)", path, rc);
@@ -322,21 +335,20 @@ static void gpu_close(struct bk_dev *d)
     if (d == NULL)
         return;
     if (d->ctx)
-        d->api->ctx_set(d->ctx);
+        api.ctx_set(d->ctx);
     if (d->module)
-        d->api->module_unload(d->module);
+        api.module_unload(d->module);
     if (d->ctx)
-        d->api->ctx_release(d->device);
+        api.ctx_release(d->device);
     free(d);
 }
 
-static int open_device(struct api *a, int i, const struct bk_option *o, struct bk_dev **out,
-                       char *why, size_t room)
+static int gpu_open(int i, const struct bk_option *o, struct bk_dev **out, char *why, size_t room)
 {
     int rc;
 
-    if (i < 0 || i >= count(a)) {
-        snprintf(why, room, "%s", a->n > 0 ? "no device of that number" : a->why);
+    if (i < 0 || i >= gpu_count()) {
+        snprintf(why, room, "%s", api.n > 0 ? "no device of that number" : api.why);
         return -1;
     }
     struct bk_dev *d = calloc(1, sizeof *d);
@@ -344,16 +356,15 @@ static int open_device(struct api *a, int i, const struct bk_option *o, struct b
         snprintf(why, room, "out of memory");
         return -1;
     }
-    d->api = a;
     d->limit = o->memory_limit;
-    rc = a->device_get(&d->device, i);
+    rc = api.device_get(&d->device, i);
     if (rc == 0)
-        rc = a->ctx_retain(&d->ctx, d->device);
+        rc = api.ctx_retain(&d->ctx, d->device);
     if (rc == 0)
-        rc = a->ctx_set(d->ctx);
+        rc = api.ctx_set(d->ctx);
     if (rc != 0)
         snprintf(why, room, "device %d cannot be opened (error %d)", i, rc);
-    if (rc != 0 || module_open(d, o->blob_dir, why, room) < 0) {
+    if (rc != 0 || module_open(d, why, room) < 0) {
         gpu_close(d);
         return -1;
     }
@@ -370,14 +381,14 @@ static int check(struct bk_dev *d, const char *what, int rc)
 {
     if (rc == 0)
         return 0;
-    snprintf(d->err, sizeof d->err, "%s: %s error %d", what, d->api->name, rc);
+    snprintf(d->err, sizeof d->err, "%s: %s error %d", what, OPS_NAME, rc);
     return -1;
 }
 
 /* The context belongs to the calling thread; callers may change from call to call. */
 static int enter(struct bk_dev *d)
 {
-    return check(d, "making the context current", d->api->ctx_set(d->ctx));
+    return check(d, "making the context current", api.ctx_set(d->ctx));
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -395,7 +406,7 @@ static struct bk_mem *gpu_alloc(struct bk_dev *d, size_t size)
     if (enter(d) < 0)
         return NULL;
     m = calloc(1, sizeof *m);
-    if (m == NULL || (rc = d->api->mem_alloc(&m->p, size ? size : 1)) != 0) {
+    if (m == NULL || (rc = api.mem_alloc(&m->p, size ? size : 1)) != 0) {
         if (rc == OUT_OF_MEMORY)
             snprintf(d->err, sizeof d->err, "no device memory for %zu bytes, %llu are taken", size,
                      (unsigned long long)d->used);
@@ -414,19 +425,19 @@ static void gpu_free(struct bk_dev *d, struct bk_mem *m)
     if (m == NULL)
         return;
     enter(d);
-    d->api->mem_free(m->p);
+    api.mem_free(m->p);
     d->used -= m->size;
     free(m);
 }
 
 static int gpu_host_register(struct bk_dev *d, void *p, size_t size)
 {
-    return enter(d) < 0 ? -1 : check(d, "pinning host memory", d->api->host_register(p, size, 0));
+    return enter(d) < 0 ? -1 : check(d, "pinning host memory", api.host_register(p, size, 0));
 }
 
 static int gpu_host_unregister(struct bk_dev *d, void *p)
 {
-    return enter(d) < 0 ? -1 : check(d, "unpinning host memory", d->api->host_unregister(p));
+    return enter(d) < 0 ? -1 : check(d, "unpinning host memory", api.host_unregister(p));
 }
 
 /* ---- kernels and queues ------------------------------------------------------------------- */
@@ -438,7 +449,7 @@ static struct bk_kern *gpu_kern(struct bk_dev *d, const char *name)
         if (strcmp(kernels[i].name, name) != 0)
             continue;
         if (k->h == NULL && (enter(d) < 0 ||
-                             check(d, name, d->api->module_function(&k->h, d->module, name)) < 0)) {
+                             check(d, name, api.module_function(&k->h, d->module, name)) < 0)) {
             k->h = NULL;
             return NULL;
         }
@@ -455,7 +466,7 @@ static struct bk_queue *gpu_queue_new(struct bk_dev *d)
     struct bk_queue *q = calloc(1, sizeof *q);
 
     if (q == NULL || enter(d) < 0 ||
-        check(d, "making a stream", d->api->stream_create(&q->h, STREAM_NON_BLOCKING)) < 0) {
+        check(d, "making a stream", api.stream_create(&q->h, STREAM_NON_BLOCKING)) < 0) {
         free(q);
         return NULL;
     }
@@ -468,8 +479,8 @@ static void gpu_queue_free(struct bk_queue *q)
     if (q == NULL)
         return;
     enter(q->dev);
-    q->dev->api->stream_sync(q->h);
-    q->dev->api->stream_destroy(q->h);
+    api.stream_sync(q->h);
+    api.stream_destroy(q->h);
     free(q);
 }
 
@@ -477,7 +488,7 @@ static int gpu_fill0(struct bk_queue *q, struct bk_mem *m, size_t offset, size_t
 {
     if (enter(q->dev) < 0)
         return -1;
-    return check(q->dev, "clearing", q->dev->api->mem_set((char *)m->p + offset, 0, size, q->h));
+    return check(q->dev, "clearing", api.mem_set((char *)m->p + offset, 0, size, q->h));
 }
 
 static int gpu_h2d(struct bk_queue *q, struct bk_mem *m, size_t offset, const void *p, size_t size)
@@ -485,7 +496,7 @@ static int gpu_h2d(struct bk_queue *q, struct bk_mem *m, size_t offset, const vo
     if (enter(q->dev) < 0)
         return -1;
     return check(q->dev, "copying to the device",
-                 q->dev->api->h2d((char *)m->p + offset, p, size, q->h));
+                 api.h2d((char *)m->p + offset, p, size, q->h));
 }
 
 static int gpu_d2h(struct bk_queue *q, void *p, struct bk_mem *m, size_t offset, size_t size)
@@ -493,7 +504,7 @@ static int gpu_d2h(struct bk_queue *q, void *p, struct bk_mem *m, size_t offset,
     if (enter(q->dev) < 0)
         return -1;
     return check(q->dev, "copying from the device",
-                 q->dev->api->d2h(p, (char *)m->p + offset, size, q->h));
+                 api.d2h(p, (char *)m->p + offset, size, q->h));
 }
 
 static int gpu_launch(struct bk_queue *q, struct bk_kern *k, uint32_t groups, unsigned nargs,
@@ -511,7 +522,7 @@ static int gpu_launch(struct bk_queue *q, struct bk_kern *k, uint32_t groups, un
     if (enter(d) < 0)
         return -1;
     return check(d, "starting a kernel",
-                 d->api->launch(k->h, groups, 1, 1, k->items, 1, 1, 0, q->h, a, NULL));
+                 api.launch(k->h, groups, 1, 1, k->items, 1, 1, 0, q->h, a, NULL));
 }
 
 static struct bk_event *gpu_record(struct bk_queue *q)
@@ -520,13 +531,13 @@ static struct bk_event *gpu_record(struct bk_queue *q)
     struct bk_dev *d = q->dev;
 
     if (e == NULL || enter(d) < 0 ||
-        check(d, "making an event", d->api->event_create(&e->h, EVENT_NO_TIMING)) < 0) {
+        check(d, "making an event", api.event_create(&e->h, EVENT_NO_TIMING)) < 0) {
         free(e);
         return NULL;
     }
     e->dev = d;
-    if (check(d, "recording an event", d->api->event_record(e->h, q->h)) < 0) {
-        d->api->event_destroy(e->h);
+    if (check(d, "recording an event", api.event_record(e->h, q->h)) < 0) {
+        api.event_destroy(e->h);
         free(e);
         return NULL;
     }
@@ -537,7 +548,7 @@ static int gpu_wait_for(struct bk_queue *q, struct bk_event *e)
 {
     if (enter(q->dev) < 0)
         return -1;
-    return check(q->dev, "waiting for an event", q->dev->api->stream_wait(q->h, e->h, 0));
+    return check(q->dev, "waiting for an event", api.stream_wait(q->h, e->h, 0));
 }
 
 static void gpu_event_free(struct bk_event *e)
@@ -545,7 +556,7 @@ static void gpu_event_free(struct bk_event *e)
     if (e == NULL)
         return;
     enter(e->dev);
-    e->dev->api->event_destroy(e->h);
+    api.event_destroy(e->h);
     free(e);
 }
 
@@ -553,33 +564,19 @@ static int gpu_wait(struct bk_queue *q)
 {
     if (enter(q->dev) < 0)
         return -1;
-    return check(q->dev, "waiting for the device", q->dev->api->stream_sync(q->h));
+    return check(q->dev, "waiting for the device", api.stream_sync(q->h));
 }
 
-#define GPU_OPS(api) \
-    static int api##_count(void) { return count(&api); } \
-    static int api##_describe(int i, struct bk_info *info, char *why, size_t room) \
-    { \
-        return describe(&api, i, info, why, room); \
-    } \
-    static int api##_open(int i, const struct bk_option *o, struct bk_dev **d, char *why, \
-                          size_t room) \
-    { \
-        return open_device(&api, i, o, d, why, room); \
-    } \
-    const struct bk_ops *bk_##api##_entry(void) \
-    { \
-        static const struct bk_ops ops = { \
-            .abi = BK_ABI, .name = #api, .count = api##_count, .describe = api##_describe, \
-            .open = api##_open, .close = gpu_close, .errstr = gpu_errstr, .alloc = gpu_alloc, \
-            .free = gpu_free, .host_register = gpu_host_register, \
-            .host_unregister = gpu_host_unregister, .kern = gpu_kern, \
-            .queue_new = gpu_queue_new, .queue_free = gpu_queue_free, .fill0 = gpu_fill0, \
-            .h2d = gpu_h2d, .d2h = gpu_d2h, .launch = gpu_launch, .record = gpu_record, \
-            .wait_for = gpu_wait_for, .event_free = gpu_event_free, .wait = gpu_wait, \
-        }; \
-        return &ops; \
-    }
-
-GPU_OPS(cuda)
-GPU_OPS(hip)
+const struct bk_ops *bk_entry(void)
+{
+    static const struct bk_ops ops = {
+        .abi = BK_ABI, .source = K_SOURCE_HASH, .name = OPS_NAME, .count = gpu_count,
+        .describe = gpu_describe, .open = gpu_open, .close = gpu_close, .errstr = gpu_errstr,
+        .alloc = gpu_alloc, .free = gpu_free, .host_register = gpu_host_register,
+        .host_unregister = gpu_host_unregister, .kern = gpu_kern, .queue_new = gpu_queue_new,
+        .queue_free = gpu_queue_free, .fill0 = gpu_fill0, .h2d = gpu_h2d, .d2h = gpu_d2h,
+        .launch = gpu_launch, .record = gpu_record, .wait_for = gpu_wait_for,
+        .event_free = gpu_event_free, .wait = gpu_wait,
+    };
+    return &ops;
+}

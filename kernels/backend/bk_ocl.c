@@ -483,10 +483,11 @@ static int ocl_wait(struct bk_queue *q)
     return rc == 0 ? 0 : bad(q->dev, "clFinish", rc);
 }
 
-const struct bk_ops *bk_ocl_entry(void)
+const struct bk_ops *bk_entry(void)
 {
     static const struct bk_ops ops = {
-        .abi = BK_ABI, .name = "opencl", .count = ocl_count, .describe = ocl_describe,
+        .abi = BK_ABI, .source = K_SOURCE_HASH, .name = "opencl", .count = ocl_count,
+        .describe = ocl_describe,
         .open = ocl_open, .close = ocl_close, .errstr = ocl_errstr, .alloc = ocl_alloc,
         .free = ocl_free, .host_register = ocl_host_register,
         .host_unregister = ocl_host_unregister, .kern = ocl_kern, .queue_new = ocl_queue_new,

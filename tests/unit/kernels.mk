@@ -3,11 +3,18 @@ kernels_tests = \
 	tests/unit/tf_file_test \
 	tests/unit/pages_test \
 	tests/unit/cluster_test \
+	tests/unit/kmath_test \
 	tests/unit/workflow_test
 check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone tests/unit/kernels_emulated
-TESTS += $(kernels_tests) tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh
+kernels_scripts = tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh tests/kernels_plugins.sh tests/kernels_code.sh
+TESTS += $(kernels_tests) $(kernels_scripts)
 
-dist_noinst_SCRIPTS += tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh
+dist_noinst_SCRIPTS += $(kernels_scripts)
+
+# Of what was installed, wherever it went.
+installcheck-local:
+	$(srcdir)/tests/kernels_plugins.sh $(DESTDIR)$(libexecdir)/sluice-reco
+
 EXTRA_DIST += tests/gpu/run %D%/kernels_help.h tests/mock/mock_gpu.c tests/data/README.md tests/data/reference.txt tests/data/tpc-3tf.tf.zst \
 	tests/data/tpc-c.digits.zst tests/data/tpc-c.clusters.zst
 
@@ -25,6 +32,11 @@ tests_unit_pages_test_LDADD = $(KERNELS_TEST_LIBS)
 tests_unit_cluster_test_SOURCES = %D%/cluster_test.c
 tests_unit_cluster_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
 tests_unit_cluster_test_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_unit_kmath_test_SOURCES = %D%/kmath_test.c
+tests_unit_kmath_test_CPPFLAGS = $(KERNELS_TEST_CPPFLAGS)
+tests_unit_kmath_test_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math
+tests_unit_kmath_test_LDADD = $(CMOCKA_LIBS) -lm
 
 # The commands of kernels/ without the rest of the tree.
 tests_unit_kernels_alone_SOURCES = kernels/main.c
