@@ -40,10 +40,21 @@ static int mark_options(const struct args *a, Sluice__MarkNodes *q, struct err *
     return 0;
 }
 
+/* --gpu may be repeated. The words of parts lie in what comes back; the caller frees both. */
+static char *part_options(const struct args *a, Sluice__MarkNodes *q)
+{
+    char *joined = args_joined(a, "gpu"), *rest = joined, *word;
+
+    while (joined != NULL && (word = strsep(&rest, ",")) != NULL) {
+        q->parts = mem_grow(q->parts, q->n_parts + 1, sizeof(*q->parts));
+        q->parts[q->n_parts++] = word;
+    }
+    return joined;
+}
+
 int cmd_mark(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__MarkNodes q = SLUICE__MARK_NODES__INIT;
-    char *part = (char *)args_text(a, "gpu", NULL);
     struct hostlist *h;
     int r = -1;
 
@@ -55,10 +66,11 @@ int cmd_mark(struct context *ctx, const struct args *a, struct err *e)
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     q.reason = a->at[1];
-    q.parts = &part;
-    q.n_parts = part != NULL;
+    char *parts = part_options(a, &q);
     r = change(ctx, &q.base, e);
     free(q.names);
+    free(q.parts);
+    free(parts);
     hostlist_destroy(h);
     return r;
 }

@@ -78,7 +78,7 @@ static const char *without_path(const char *text, const char *path)
     return strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
 }
 
-static Sluice__InputFile *input_file(const char *path, bool quiet)
+static Sluice__InputFile *input_file(const char *path, bool quiet, bool *missing)
 {
     Sluice__InputFile *f = mem_zalloc(sizeof(*f));
     struct scan s;
@@ -86,6 +86,7 @@ static Sluice__InputFile *input_file(const char *path, bool quiet)
     sluice__input_file__init(f);
     f->path = mem_strdup(path);
     scan_file(path, &s);
+    *missing = s.missing;
     if (s.trouble != NULL) {
         char *shown = show_text(path), *why = show_text(without_path(s.trouble, path));
 
@@ -122,16 +123,19 @@ static void input_free(Sluice__InputFile *f)
 static int make_files(const struct list *l, Sluice__Submit *q, bool quiet, struct err *e)
 {
     size_t tfs = 0;
+    bool all_missing = true, missing;
 
     q->files = mem_array(l->n, sizeof(*q->files));
     for (size_t i = 0; i < l->n; i++) {
-        q->files[q->n_files++] = input_file(l->path[i], quiet || l->n == 1);
+        q->files[q->n_files++] = input_file(l->path[i], quiet || l->n == 1, &missing);
+        all_missing = all_missing && missing;
         tfs += q->files[i]->n_tfs;
     }
-    if (tfs == 0)
-        return l->n == 1 && q->files[0]->text != NULL ? err_set(e, ERR_USAGE, "%s: %s", l->path[0], q->files[0]->text)
-                                                      : err_set(e, ERR_USAGE, "submit: no time-frame in any of the %zu files", l->n);
-    return 0;
+    if (tfs > 0)
+        return 0;
+    enum err_code code = all_missing ? ERR_NOT_FOUND : ERR_FAILED;
+    return l->n == 1 && q->files[0]->text != NULL ? err_set(e, code, "%s: %s", l->path[0], q->files[0]->text)
+                                                  : err_set(e, code, "submit: no time-frame in any of the %zu files", l->n);
 }
 
 /* --- options -------------------------------------------------------------------------------- */

@@ -71,7 +71,7 @@ const struct command commands[] = {
     { "node retire",  cmd_node_retire,  NEEDS_SLUICED | SHOWS | TAKES_LIST, 2, 2, "LIST REASON", "takes nodes out of the farm for good",
       ROWS({ "dry-run", 0, NULL, "change nothing" }) },
     { "mark",  cmd_mark,  NEEDS_SLUICED | SHOWS | TAKES_LIST, 2, 2, "LIST REASON", "marks nodes bad: no new work",
-      ROWS({ "gpu", 0, "SERIAL", "only this device" },
+      ROWS({ "gpu", 0, "SERIAL", "only this device; may be repeated" },
            { "class", 0, "WORD", "hw, sw, user or ops (default)" },
            { "severity", 0, "WORD", "info or block (default)" },
            { "until", 0, "TIME", "the mark ends by itself" },

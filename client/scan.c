@@ -6,9 +6,11 @@
 #include "mem.h"
 #include "tf_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void trouble(struct scan *s, const struct tf_err *e)
 {
@@ -25,6 +27,7 @@ void scan_file(const char *path, struct scan *s)
     *s = (struct scan){ 0 };
     if (f == NULL) {
         trouble(s, &e);
+        s->missing = access(path, F_OK) < 0 && errno == ENOENT;
         return;
     }
     while ((r = tf_file_next(f, &info, &e)) > 0) {

@@ -2,6 +2,7 @@
 #ifndef SLUICE_SCAN_H
 #define SLUICE_SCAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,6 +10,7 @@ struct scan {
     struct scan_tf { uint64_t offset, size; } *tfs;
     size_t   n;
     uint64_t largest;
+    bool     missing;               /* there is no such file */
     char    *trouble;               /* why the file is to be skipped, with the offset; NULL = it is whole */
 };
 

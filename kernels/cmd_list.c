@@ -108,6 +108,15 @@ int kernels_cmd_workflows(int argc, char **argv)
     return CMD_DONE;
 }
 
+static bool is_workflow(const char *name)
+{
+    const struct workflow *w = workflows;
+
+    while (w->name && strcmp(w->name, name) != 0)
+        w++;
+    return w->name != NULL;
+}
+
 int kernels_cmd_workflow_check(int argc, char **argv)
 {
     bool json = false;
@@ -124,7 +133,7 @@ int kernels_cmd_workflow_check(int argc, char **argv)
         return cmd_usage("workflow check", "one workflow is wanted");
     if (workflow_choose(argv[optind], backend, set, &c, &e) < 0) {
         cmd_say("workflow check", "%s", e.text);
-        return CMD_FAILED;
+        return is_workflow(argv[optind]) ? CMD_FAILED : CMD_NOT_THERE;
     }
     if (json) {
         json_begin(&j, "workflow", "workflows");

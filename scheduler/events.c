@@ -316,11 +316,25 @@ static void query_done(void *arg)
     query_destroy(q);
 }
 
+static int check_names(const struct sluiced *d, const Sluice__GetHistory *q, struct err *e)
+{
+    for (size_t i = 0; i < q->n_names; i++) {
+        if (farm_node(d->farm, q->names[i]) == NULL)
+            return err_set(e, ERR_NOT_FOUND, "node %.63s: there is no such node, and there was none", q->names[i]);
+    }
+    return 0;
+}
+
 void history_get(struct session *s, uint32_t id, const void *m)
 {
+    struct err e;
+
+    if (check_names(s->d, m, &e) < 0) {
+        session_error(s, id, &e, NULL);
+        return;
+    }
     struct event **found = mem_array(LIMIT_MOST, sizeof(*found));
     struct query *q = query_create(s, id, m);
-    struct err e;
     unsigned n;
 
     if (ring_answers(s->d->history, q, found, &n)) {

@@ -26,6 +26,7 @@
 #include "mem.h"
 #include "move.h"
 #include "node.h"
+#include "str.h"
 
 enum { MOST_LINES = 10000, LINES_DEFAULT = 200, MOST_LOG_QUESTIONS = 64 };
 static const double logs_s = 3;
@@ -234,6 +235,24 @@ static struct node **named_nodes(struct farm *f, char *const *names, size_t n_na
     return at;
 }
 
+/* A class that the configuration has, or that a node brought along from an earlier one. */
+static int check_class(const struct sluiced *d, const char *class, struct err *e)
+{
+    struct str known = { 0 };
+
+    if (class == NULL || class[0] == '\0' || conf_class_find(d->conf, class) != NULL)
+        return 0;
+    for (const struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (strcmp(n->class, class) == 0)
+            return 0;
+    }
+    for (unsigned i = 0; i < d->conf->n_classes; i++)
+        str_addf(&known, "%s%s", i == 0 ? "" : ", ", d->conf->classes[i].name);
+    err_set(e, ERR_NOT_FOUND, "class %.63s: there is no such class; known are: %.300s", class, known.len > 0 ? str_text(&known) : "none");
+    str_free(&known);
+    return -1;
+}
+
 void show_nodes(struct session *s, uint32_t id, const void *message)
 {
     const Sluice__GetNodes *q = message;
@@ -244,7 +263,7 @@ void show_nodes(struct session *s, uint32_t id, const void *message)
     size_t n;
     int pool;
 
-    if (q->pool != NULL && q->pool[0] != '\0' && pool_parse(q->pool, &pool, &e) < 0) {
+    if ((q->pool != NULL && q->pool[0] != '\0' && pool_parse(q->pool, &pool, &e) < 0) || check_class(s->d, q->class_, &e) < 0) {
         session_error(s, id, &e, NULL);
         return;
     }

@@ -7,11 +7,13 @@
 #include "rows.h"
 #include "db_private.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mem.h"
 #include "str.h"
@@ -482,7 +484,12 @@ int rows_load_ids(struct db *db, struct row_ids *ids, struct err *e)
 struct db *db_open_reader(const char *dir, struct err *e)
 {
     char *path = db_path(dir, "state.db");
-    struct db *db = db_connect(dir, path, SQLITE_OPEN_READONLY, e);
+    struct db *db = NULL;
+
+    if (access(path, F_OK) < 0)                  /* SQLite would blame the disk */
+        err_set(e, ERR_STATE, "the state cannot be read: %s: %s", path, strerror(errno));
+    else
+        db = db_connect(dir, path, SQLITE_OPEN_READONLY, e);
     free(path);
     return db;
 }

@@ -198,3 +198,59 @@ END
   farm_up
   is '.nodes[0].marks[0].reason' "bad fan" sluice nodes
 }
+
+# refused STATUS PATTERN COMMAND...: with this status, nothing on stdout, and a sentence that matches.
+refused() {
+  local want=$1 pattern=$2
+  shift 2
+  run --separate-stderr "$@"
+  echo "$*: status $status, '$output', '$stderr'"
+  [ "$status" -eq "$want" ] && [ -z "$output" ] && [[ $stderr =~ $pattern ]]
+}
+
+@test "what is named and does not exist is exit 3 with its name and, where there are few, the choices" {
+  farm_up --nodes mi50:1,mi100:1
+  refused 3 "node nosuch: there is no such node" sluice node history nosuch
+  refused 3 "node nosuch: there is no such node" sluice node history mi50-001,nosuch
+  refused 3 "class nosuch: .*known are: .*mi50, mi100" sluice nodes --class nosuch
+  refused 3 'no workflow "nosuch": choices are none, decode, cluster' sluice workflow check nosuch
+  refused 1 'has no stage "seed"' sluice workflow check decode -b seed=cpu
+  refused 3 "$FARM/gone: No such file" sluice submit "$FARM/gone"
+  refused 3 "$FARM/gone: .*No such file" sluice replay "$FARM/gone"
+  refused 3 "no time-frame in any of the 2 files" sluice submit "$FARM/gone" "$FARM/gone.2"
+  refused 3 "none of 2 files has a time-frame" sluice replay "$FARM/gone" "$FARM/gone.2"
+  # a file that is there and is none of ours
+  echo nonsense >"$FARM/text"
+  refused 1 "$FARM/text: .*" sluice submit "$FARM/text"
+  refused 1 "$FARM/text: .*" sluice replay "$FARM/text"
+  refused 1 "no time-frame in any of the 2 files" sluice submit "$FARM/text" "$FARM/gone"
+  refused 1 "none of 2 files has a time-frame" sluice replay "$FARM/text" "$FARM/gone"
+  # what is there is shown; a class without nodes in the way that was asked for is an empty list
+  [ "$(json '.nodes | length' sluice nodes --class mi50)" -eq 1 ]
+  [ "$(json '.nodes | length' sluice nodes --class mi50 -p async)" -eq 0 ]
+  # a node that is no more has its history
+  sluice node retire mi100-001 "sold"
+  sluice node history mi100-001 --json | jq -e '[.events[] | select(.reason == "sold")] | length == 1'
+}
+
+@test "a mark takes each device that is named, or none" {
+  printf 'class two {\n  devices = 2\n  shm = 8M\n  nominal_ms = 1\n}\nnode n001 { class = two pool = online }\nstate_dir = "%s/state"\nworker { shm_dir = "%s/shm" }\n' "$FARM" "$FARM" >"$FARM/conf"
+  mkdir -p "$FARM/shm"
+  SLUICE_SOCKET=$FARM/s.sock
+  start sluiced -- sluiced --config "$FARM/conf" --state "$FARM/state" --socket "$SLUICE_SOCKET" --log "$FARM/sluiced.log"
+  start one -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" --node n001 --run-dir "$FARM/run" --log "$FARM/worker.log"
+  wait_until 20 is '.nodes[0].usable' true sluice nodes
+  refused 3 "no device nosuch" sluice mark n001 --gpu emu-n001-0 --gpu nosuch "fans"
+  [ "$(json '[.nodes[0].marks[]] | length' sluice nodes)" -eq 0 ]
+  sluice mark n001 --gpu emu-n001-0 --gpu emu-n001-1 "fans"
+  [ "$(json '[.nodes[0].marks[].part] | sort | join(" ")' sluice nodes)" = "emu-n001-0 emu-n001-1" ]
+}
+
+@test "a backup while the state is away names what is away" {
+  farm_up --nodes mi50:1
+  mv "$FARM/farm/state" "$FARM/away"
+  refused 4 "the state cannot be read: $FARM/farm/state/state.db: No such file or directory" sluice backup "$FARM/copy"
+  [ ! -e "$FARM/copy" ]
+  mv "$FARM/away" "$FARM/farm/state"
+  wait_until 20 sluice backup "$FARM/copy"
+}
