@@ -739,7 +739,7 @@ double farm_stalled_s(const struct farm *f)
 bool node_part_is_here(const struct node *n, const char *serial)
 {
     Sluice__Device **devices;
-    size_t count = devices_of(n, &devices);
+    size_t count = node_devices(n, &devices);
 
     for (size_t i = 0; i < count; i++) {
         if (str_equal(devices[i]->serial, serial))
