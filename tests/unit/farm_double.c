@@ -469,7 +469,7 @@ struct node *world_node(const char *name, const char *class, int pool, uint64_t 
     return n;
 }
 
-void world_connect(struct node *n, const Sluice__Held *held, size_t n_held, struct idset *forget)
+void world_connect_with(struct node *n, const Sluice__Held *held, size_t n_held, void (*forget)(void *arg, const Sluice__Held *h), void *arg)
 {
     Sluice__Register reg = SLUICE__REGISTER__INIT;
     Sluice__Registered out = SLUICE__REGISTERED__INIT;
@@ -495,9 +495,19 @@ void world_connect(struct node *n, const Sluice__Held *held, size_t n_held, stru
     flow_node_changed(n);
     flow_worker_registered(n, n->registered, &out);
     for (size_t i = 0; forget && i < out.n_forget; i++)
-        idset_add(forget, out.forget[i]->tf->id);
+        forget(arg, out.forget[i]);
     flow_registered_free(&out);
     free(list);
+}
+
+static void forget_id(void *arg, const Sluice__Held *h)
+{
+    idset_add(arg, h->tf->id);
+}
+
+void world_connect(struct node *n, const Sluice__Held *held, size_t n_held, struct idset *forget)
+{
+    world_connect_with(n, held, n_held, forget ? forget_id : NULL, forget);
 }
 
 void world_disconnect(struct node *n)

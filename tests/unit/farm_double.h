@@ -42,7 +42,9 @@ void world_pass(double s);               /* time goes by, in ticks */
 
 struct node *world_node(const char *name, const char *class, int pool, uint64_t size);
 struct session *world_peer(const char *name);
+/* A worker registers with what it holds; the numbers of the TFs that it shall forget, or each of them by its fence. */
 void world_connect(struct node *n, const Sluice__Held *held, size_t n_held, struct idset *forget);
+void world_connect_with(struct node *n, const Sluice__Held *held, size_t n_held, void (*forget)(void *arg, const Sluice__Held *h), void *arg);
 void world_disconnect(struct node *n);
 void world_hang_up(struct session *s);   /* a source's or client's connection closes */
 
