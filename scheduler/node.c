@@ -87,6 +87,18 @@ const struct mark *node_part_mark(const struct node *n, const char *serial)
     return NULL;
 }
 
+/* The open mark on that device whose owner this is. */
+static const struct mark *node_part_mark_of(const struct node *n, const char *serial, const char *owner)
+{
+    const struct mark *m;
+
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (serial != NULL && !m->closing && strcmp(m->part, serial) == 0 && strcmp(m->owner_kind, "health") == 0 && strcmp(m->owner, owner) == 0)
+            return m;
+    }
+    return NULL;
+}
+
 size_t node_devices(const struct node *n, Sluice__Device ***devices)
 {
     *devices = NULL;
@@ -114,6 +126,11 @@ static bool judge_marks(const struct node *n, struct verdict *v)
     return bad;
 }
 
+static bool is_unclean(const Sluice__Device *d)
+{
+    return d->has_state && d->state == SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;
+}
+
 /* Counts what works. Returns false when the node may not work with so few. *marked: a mark is the reason for at least one. */
 static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
 {
@@ -128,9 +145,11 @@ static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
         if (m != NULL) {
             why_add(v, mark_code(m));
             *marked = true;
-        } else if (!devices[i]->has_state || devices[i]->state != SLUICE__DEVICE_STATE__DEVICE_BROKEN) {
-            v->devices_usable++;
         }
+        if (is_unclean(devices[i]))
+            why_add(v, "SlotUnclean");
+        else if (m == NULL && (!devices[i]->has_state || devices[i]->state != SLUICE__DEVICE_STATE__DEVICE_BROKEN))
+            v->devices_usable++;
     }
     if (v->devices_usable == 0 || (v->devices_usable < wanted && !n->d->conf->pools[n->pool].degraded)) {
         if (!*marked || v->devices_usable > 0)
@@ -488,6 +507,25 @@ void node_admitted(struct node *n)
     node_changed(n);
 }
 
+/* A device whose memory does not come back is marked with who holds it; the mark goes when it works again. */
+static void mark_unclean(struct node *n, const Sluice__Device *d)
+{
+    static const char owner[] = "device-memory";
+    const struct mark *m = node_part_mark_of(n, d->serial, owner);
+    bool works = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_FREE || d->state == SLUICE__DEVICE_STATE__DEVICE_BUSY);
+
+    if (m == NULL && is_unclean(d)) {
+        struct str pids = { 0 };
+
+        for (size_t i = 0; i < d->n_pids; i++)
+            str_addf(&pids, "%s%u", i == 0 ? "pids " : ", ", d->pids[i]);
+        mark_automatic(n, d->serial, "health", owner, "sw", d->why != NULL && d->why[0] != '\0' ? d->why : "its memory is not free", str_text(&pids));
+        str_free(&pids);
+    } else if (m != NULL && works) {
+        mark_automatic_clear(n, d->serial, "health", owner, "its memory is free again");
+    }
+}
+
 void node_report(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Report *r = m;
@@ -506,6 +544,8 @@ void node_report(struct session *s, uint32_t id, const void *m)
     n->last_contact = now_s();
     for (size_t i = 0; i < r->n_devices; i++)
         node_see_part(n, r->devices[i]->serial);
+    for (size_t i = 0; n->added && i < n->report->n_devices; i++)
+        mark_unclean(n, n->report->devices[i]);
     if (n->added)
         flow_report(n, n->report);
     if (size != n->report->buffer_size)

@@ -34,13 +34,15 @@ enum { RECIPES = 8 };                            /* that a process keeps at a ti
 #define SETUP_S  60.0                            /* from RecoWorkflow to its answer */
 #define CANCEL_S 1.0                             /* from Cancel to an answer */
 #define GRACE_S  0.5                             /* from TERM to KILL */
+#define UNCLEAN_S 2.0                            /* that a driver may take to give back what an ended process had */
 #define TRIES    3                               /* ends before RecoReady in a row that make a device broken; it is tried on */
 
 struct device {
     struct devices *all;
-    char     serial[96], class[64], software[64];
+    char     serial[96], class[64], software[64], backend[16];      /* backend: "" for one on the CPU */
     bool     emulated;
     bool     off;                                /* a mark took it out: nothing new */
+    bool     unclean;                            /* its memory is not free, or not known to be: no process is started */
     double   nominal;                            /* s, 0: none */
     uint64_t memory;
     enum device_state state;
@@ -118,7 +120,7 @@ static void post(struct device *d, enum device_event event)
 
 static bool broken(const struct device *d)
 {
-    return d->state == DEVICE_STUCK || (d->boot_failures >= TRIES && (d->state == DEVICE_DOWN || d->state == DEVICE_BOOT ||
+    return d->unclean || d->state == DEVICE_STUCK || (d->boot_failures >= TRIES && (d->state == DEVICE_DOWN || d->state == DEVICE_BOOT ||
                                                                      d->state == DEVICE_ENDING));
 }
 
@@ -389,6 +391,7 @@ static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Devic
     dev->emulated = d->emulated;
     dev->has_nominal = d->nominal > 0;
     dev->nominal = d->nominal;
+    dev->backend = d->backend[0] ? (char *)d->backend : NULL;
     m->has_major = m->has_buffer_size = m->has_generation = m->has_nice = 1;
     m->major = PROTO_MAJOR;
     m->buffer_size = buffer_size(w->buffer);
@@ -435,6 +438,26 @@ static int boot(struct device *d, struct err *e)
     return 0;
 }
 
+/* Whether what the last process had is free again; if not, devices_offer comes when there is news. */
+static bool memory_is_free(struct device *d)
+{
+    char text[256];
+    enum gpu_memory memory = gpus_memory(d->all->worker->gpus, d->serial, d->since, text, sizeof text);
+    double waited = (double)(worker_now(d->all->worker) - d->since) / 1e9;
+    bool unclean = memory == GPU_TAKEN && d->since != 0 && waited > UNCLEAN_S;
+
+    if (memory == GPU_TAKEN)
+        snprintf(d->why, sizeof d->why, "%s", text);
+    if (unclean && !d->unclean)
+        log_err("device %s: not offered: %s", d->serial, text);
+    if (!unclean && d->unclean && memory == GPU_FREE)
+        log_info("device %s: its memory is free again", d->serial);
+    if (memory != GPU_ASKED)
+        d->unclean = unclean;
+    worker_changed(d->all->worker);
+    return memory == GPU_FREE;
+}
+
 static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
 {
     struct device *d = t->data;
@@ -442,7 +465,7 @@ static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)revents;
     ev_timer_stop(loop, t);
-    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer))
+    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer) || !memory_is_free(d))
         return;
     if (boot(d, &e) == 0) {
         post(d, DEVICE_SPAWN);
@@ -654,7 +677,7 @@ static void judge(struct device *d, int64_t now)
 static void fail_queue(struct devices *all)
 {
     struct held *h;
-    const char *why = all->n > 0 ? all->device[0].why : "there is none";
+    const char *why = all->n > 0 ? all->device[0].why : "none is known";
 
     while ((h = TAILQ_FIRST(&all->queue)) != NULL) {
         TAILQ_REMOVE(&all->queue, h, queue);
@@ -675,32 +698,68 @@ void devices_tick(struct devices *all)
 
 /* ---- the whole ----------------------------------------------------------------------------------------------- */
 
+static void device_init(struct devices *all, const char *serial)
+{
+    struct device *d = &all->device[all->n++];
+
+    d->all = all;
+    snprintf(d->serial, sizeof d->serial, "%s", serial);
+    snprintf(d->class, sizeof d->class, "%s", all->worker->class->name);
+    ev_init(&d->again, start);
+    d->again.data = d;
+}
+
+static void add_on_cpu(struct devices *all)
+{
+    const struct conf_class *class = all->worker->class;
+    char serial[96];
+
+    for (unsigned i = 0; i < class->devices; i++) {
+        snprintf(serial, sizeof serial, "%s-%.63s-%u", class->nominal_ms > 0 ? "emu" : "cpu", all->worker->node, i);
+        device_init(all, serial);
+        all->device[i].emulated = class->nominal_ms > 0;
+        all->device[i].nominal = all->device[i].seconds_per_tf = class->nominal_ms / 1000;
+    }
+}
+
+void devices_found(struct devices *all, const struct gpu *list, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct device *d = &all->device[all->n];
+        device_init(all, list[i].device.id);
+        snprintf(d->backend, sizeof d->backend, "%s", list[i].device.backend);
+        d->memory = list[i].device.memory;
+        start(all->worker->loop, &d->again, 0);
+    }
+    worker_changed(all->worker);
+}
+
+void devices_offer(struct devices *all)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        if (all->device[i].state == DEVICE_DOWN && !ev_is_active(&all->device[i].again))
+            start(all->worker->loop, &all->device[i].again, 0);
+    }
+}
+
 struct devices *devices_create(struct worker *w)
 {
     struct devices *all = mem_zalloc(sizeof *all);
 
     all->worker = w;
-    all->n = w->class->devices;
-    all->device = mem_array(all->n, sizeof *all->device);
+    all->device = mem_array(QUERY_DEVICES_MAX, sizeof *all->device);
     all->times = times_create();
     TAILQ_INIT(&all->queue);
-    for (unsigned i = 0; i < all->n; i++) {
-        struct device *d = &all->device[i];
-        d->all = all;
-        d->emulated = w->class->nominal_ms > 0;
-        d->nominal = w->class->nominal_ms / 1000;
-        d->seconds_per_tf = d->nominal;
-        snprintf(d->serial, sizeof d->serial, "%s-%s-%u", d->emulated ? "emu" : "cpu", w->node, i);
-        snprintf(d->class, sizeof d->class, "%s", w->class->name);
-        ev_init(&d->again, start);
-        d->again.data = d;
-    }
+    if (!gpus_are_real(w))
+        add_on_cpu(all);
     return all;
 }
 
 void devices_start(struct devices *all)
 {
     all->started = true;
+    if (gpus_are_real(all->worker))
+        gpus_start(all->worker->gpus);
     for (unsigned i = 0; i < all->n; i++)
         start(all->worker->loop, &all->device[i].again, 0);
 }
@@ -772,6 +831,8 @@ const char *device_serial(const struct device *d)
 
 static Sluice__DeviceState shown(const struct device *d)
 {
+    if (d->unclean)
+        return SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;
     if (broken(d))
         return SLUICE__DEVICE_STATE__DEVICE_BROKEN;
     switch (d->state) {
@@ -783,6 +844,21 @@ static Sluice__DeviceState shown(const struct device *d)
     default:
         return SLUICE__DEVICE_STATE__DEVICE_STARTING;
     }
+}
+
+/* What is known of the memory of a real one. */
+static void fill_memory(const struct device *d, Sluice__Device *m)
+{
+    const struct gpu *gpu = gpus_find(d->all->worker->gpus, d->serial);
+
+    m->backend = d->backend[0] ? (char *)d->backend : NULL;
+    if (gpu == NULL || !gpu->measured)
+        return;
+    m->has_memory_used = m->has_memory_baseline = 1;
+    m->memory_used = gpu->device.used;
+    m->memory_baseline = gpu->baseline;
+    m->n_pids = gpu->device.n_pids;
+    m->pids = (uint32_t *)(void *)gpu->device.pid;
 }
 
 void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
@@ -805,7 +881,8 @@ void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
         m->nominal = d->nominal;
         m->has_seconds_per_tf = d->seconds_per_tf > 0;
         m->seconds_per_tf = d->seconds_per_tf;
-        m->why = d->why[0] && m->state == SLUICE__DEVICE_STATE__DEVICE_BROKEN ? (char *)d->why : NULL;
+        m->why = d->why[0] && broken(d) ? (char *)d->why : NULL;
+        fill_memory(d, m);
         m->has_pid = d->child != NULL;
         m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
         nice[i] = d->child ? child_nice(d->child) : 0;

@@ -5,6 +5,7 @@
 #ifndef SLUICE_DEVICE_H
 #define SLUICE_DEVICE_H
 
+#include "gpus.h"
 #include "held.h"
 
 struct devices;
@@ -18,6 +19,9 @@ int device_next(enum device_state from, enum device_event event, enum device_sta
 struct devices *devices_create(struct worker *w);
 void devices_destroy(struct devices *d);
 void devices_start(struct devices *d);           /* the buffer is there: processes may start */
+/* The real devices of the node are known now: they are taken in, and start if they may. Called once. */
+void devices_found(struct devices *d, const struct gpu *list, unsigned n);
+void devices_offer(struct devices *d);           /* there is news of their memory: those that waited for it may start */
 void devices_stop(struct devices *d);            /* TERM to all, nothing starts again */
 bool devices_stopped(const struct devices *d);   /* no process is left */
 

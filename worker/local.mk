@@ -12,12 +12,14 @@ worker_libworker_a_SOURCES = \
 	%D%/deliver.c %D%/deliver.h %D%/outfile.c \
 	%D%/device.c %D%/device.h \
 	%D%/fence.c %D%/fence.h \
+	%D%/gpus.c %D%/gpus.h \
 	%D%/held.c %D%/held.h \
 	%D%/intake.c %D%/intake.h \
 	%D%/link.c %D%/link.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/priority.c %D%/priority.h \
 	%D%/pull.c %D%/pull.h \
+	%D%/query.c %D%/query.h \
 	%D%/range.c %D%/range.h \
 	%D%/report.c %D%/report.h \
 	%D%/room.c %D%/room.h \
@@ -36,7 +38,7 @@ sluice_worker_LDADD = $(WORKER_LIBS)
 
 libexec_PROGRAMS += sluice-reco
 sluice_reco_CPPFLAGS = $(WORKER_CPPFLAGS) $(KERNELS_CPPFLAGS)
-sluice_reco_SOURCES = %D%/reco_main.c %D%/attach.c %D%/attach.h
+sluice_reco_SOURCES = %D%/reco_main.c %D%/attach.c %D%/attach.h %D%/usage.c %D%/usage.h
 sluice_reco_LDADD = $(WORKER_LIBS) $(KERNELS_LIBS)
 
 # ---- source ----

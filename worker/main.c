@@ -473,6 +473,7 @@ static int set_up(struct program *p, struct err *e)
     if (w->watch == NULL || (w->buffer = buffer_create(&conf, e)) == NULL)
         return -1;
     w->fences = fences_create(200000);
+    w->gpus = gpus_create(w);
     w->devices = devices_create(w);
     w->deliver = deliver_create(w);
     w->intake = intake_create(w);
@@ -506,6 +507,7 @@ static void tear_down(struct program *p)
     intake_destroy(w->intake);
     held_free_all(&w->held);
     devices_destroy(w->devices);
+    gpus_destroy(w->gpus);
     deliver_destroy(w->deliver);
     report_destroy(w->report);
     w->report = NULL;

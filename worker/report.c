@@ -56,6 +56,9 @@ static const char *trouble(const struct report *r, const char **text)
         *text = r->extra;
         return r->extra_word;
     }
+    word = gpus_trouble(w->gpus, text);
+    if (word[0] != '\0')
+        return word;
     word = deliver_trouble(w->deliver, text);
     if (word[0] == '\0')
         *text = "";
@@ -144,7 +147,7 @@ static json_t *buffer_json(const struct worker *w)
 
 static json_t *devices_json(const struct worker *w)
 {
-    static const char *const state[] = { "starting", "free", "busy", "broken" };
+    static const char *const state[] = { "starting", "free", "busy", "broken", "unclean" };
     unsigned n = devices_count(w->devices);
     Sluice__Device *dev = mem_array(n, sizeof *dev);
     int32_t *nice = mem_array(n, sizeof *nice);

@@ -33,6 +33,7 @@ struct worker {
     struct held_table held;
     struct fences  *fences;
     struct intake  *intake;
+    struct gpus    *gpus;
     struct devices *devices;
     struct deliver *deliver;
     struct report  *report;

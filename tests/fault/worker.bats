@@ -176,6 +176,34 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   sluice check
 }
 
+@test "B69 a device whose memory is held by a process that is not ours is marked with its pid, and works again when that process has gone" {
+  bench 'devices = 2 shm = "16M" gpu_arch = gfx906'
+  mkdir "$FARM/gpus"
+  jq -n '{devices: [("0000:03:00.0", "0000:c1:00.0") | {backend: "hip", id: ., class: "gfx906", memory: 34342961152, numa: 0, usable: true}]}' >"$FARM/gpus/devices"
+  start one env FAKE_RECO_DOES="as:$FARM/does" FAKE_GPUS="$FARM/gpus" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+  wait_until 10 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  sleep 1000 3>&- &
+  holder=$!
+  STARTED+=("$holder")
+  echo "0000:03:00.0 3221225472" >"$FARM/gpus/held.$holder"
+  first=$(json '.nodes[] | select(.name == "lab-1") | .devices[] | select(.serial == "0000:03:00.0") | .pid' sluice nodes)
+  kill -KILL "$first"
+  wait_until 20 node_is lab-1 '[.devices[].state] | sort | join(" ")' "free unclean"
+  wait_until 10 node_is lab-1 '[.marks[] | .part, .owner_kind, .evidence] | join(" ")' "0000:03:00.0 health pids $holder"
+  [[ $(json '.nodes[] | select(.name == "lab-1") | .marks[0].reason' sluice nodes) == "3.0 GiB of its memory are in use, 976.6 KiB when it is free; held by pids $holder" ]]
+  node_is lab-1 '[.usable, (.why | sort | join(","))] | map(tostring) | join(" ")' "true MarkedByHealth,SlotUnclean"
+  id=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(sample 2)" --run "$id" --loop 4 --rate max >/dev/null 2>&1
+  sluice run stop "$id"
+  is '[.tfs[].device] | unique | join(" ")' 0000:c1:00.0 sluice run tfs "$id" --settled
+  kill "$holder"
+  wait_until 20 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  wait_until 10 node_is lab-1 '[.usable, (.marks | length)] | map(tostring) | join(" ")' "true 0"
+  sluice node history lab-1 | grep -q 'its memory is free again'
+  sluice check
+}
+
 @test "TFs that hang are ended at the stop of their run, and the node is whole again" {
   bench 'devices = 1 shm = "16M"'
   start one env FAKE_RECO_DOES=deaf -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
