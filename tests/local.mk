@@ -25,8 +25,8 @@ LAYERS = \
 	proto/libproto.a : base/libbase.a $(CONFUSE_LIBS) $(JANSSON_LIBS) $(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm -lpthread ; \
 	state/libstate.a : base/libbase.a $(CONFUSE_LIBS) $(JANSSON_LIBS) $(SQLITE_LIBS) -lpthread ; \
 	kernels/libkernels.a : proto/libtffile.a -lm -lpthread -ldl ; \
-	worker/libworker.a : $(PROTO_LIBS) $(BASE_LIBS) ; \
-	worker/libsource.a : worker/libworker.a $(PROTO_LIBS) $(BASE_LIBS) ; \
+	worker/libworker.a : $(PROTO_LIBS) $(HWLOC_LIBS) $(BASE_LIBS) ; \
+	worker/libsource.a : worker/libworker.a $(PROTO_LIBS) $(HWLOC_LIBS) $(BASE_LIBS) ; \
 	scheduler/libdispatch.a : base/libbase.a -lm ; \
 	scheduler/libwriter.a : $(STATE_LIBS) $(BASE_LIBS) $(EV_LIBS)
 

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "mem.h"
 #include "pipeline.h"
+#include "place.h"
 #include "shm_layout.h"
 #include "str.h"
 #include "wire.h"
@@ -319,6 +320,8 @@ static int open_first(struct attach *a, struct err *e)
         a->nominal = open->device->has_nominal && open->device->nominal > 0 && open->device->nominal < 3600 ? open->device->nominal : 0;
         dev.serial = a->serial;
         dev.class_ = a->device_class;
+        dev.has_numa_actual = 1;
+        dev.numa_actual = place_own_domain();
         m.software = (char *)"sluice-reco " PACKAGE_VERSION;
         m.device = &dev;
         m.workflows = names;

@@ -15,6 +15,7 @@
 #include "frame.h"
 #include "log.h"
 #include "mem.h"
+#include "place.h"
 #include "times.h"
 #include "watch.h"
 #include "worker.h"
@@ -45,6 +46,10 @@ struct device {
     bool     unclean;                            /* its memory is not free, or not known to be: no process is started */
     double   nominal;                            /* s, 0: none */
     uint64_t memory;
+    int      numa;                               /* of a real one; -1: not known */
+    struct place place;                          /* where its process belongs */
+    int      domain;                             /* from which that takes its memory: -1 from any, -2 not known */
+    char     cpus[128], misplaced[256];          /* as it was when it was shown last */
     enum device_state state;
     struct child *child;
     struct chan  *chan;
@@ -236,6 +241,16 @@ static bool is_ours(const struct device *d, const Sluice__Tf *tf, const Sluice__
            memcmp(&name, &d->held->key.name, sizeof name) == 0 && fence_cmp(fence, d->held->key.fence) == 0;
 }
 
+/* Where its process is now, and what of that is not as wanted. */
+static void look_where(struct device *d)
+{
+    cpu_set_t cpus;
+
+    d->cpus[0] = d->misplaced[0] = '\0';
+    if (d->child != NULL && d->software[0] != '\0' && place_cpus(child_pid(d->child), &cpus, d->cpus, sizeof d->cpus))
+        place_compare(&d->place, &cpus, d->cpus, d->domain, d->misplaced, sizeof d->misplaced);
+}
+
 static void ready(struct device *d, const Sluice__RecoReady *m)
 {
     if (d->state != DEVICE_BOOT) {
@@ -247,8 +262,12 @@ static void ready(struct device *d, const Sluice__RecoReady *m)
         d->memory = m->device->memory;
     d->boot_failures = 0;
     d->why[0] = '\0';
+    d->domain = m->device != NULL && m->device->has_numa_actual ? m->device->numa_actual : -2;
     post(d, DEVICE_READY);
     log_info("device %s: ready, pid %d, %s", d->serial, child_pid(d->child), d->software);
+    look_where(d);
+    if (d->misplaced[0] != '\0')
+        log_warning("device %s: %s", d->serial, d->misplaced);
     devices_pump(d->all);
 }
 
@@ -408,7 +427,7 @@ static int boot(struct device *d, struct err *e)
     const struct chan_limits limits = { .beat_s = -1, .dead_s = -1 };     /* it computes: it cannot answer in the meantime */
     struct worker *w = d->all->worker;
     const char *argv[] = { w->reco, "attach", "--fd", "3", NULL };
-    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = nice_of(w), .ended = ended, .stuck = stuck,
+    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = nice_of(w), .place = &d->place, .ended = ended, .stuck = stuck,
                                .arg = d };
     Sluice__RecoOpen m;
     Sluice__Device dev;
@@ -698,15 +717,17 @@ void devices_tick(struct devices *all)
 
 /* ---- the whole ----------------------------------------------------------------------------------------------- */
 
-static void device_init(struct devices *all, const char *serial)
+static struct device *device_init(struct devices *all, const char *serial)
 {
     struct device *d = &all->device[all->n++];
 
     d->all = all;
+    d->numa = -1;
     snprintf(d->serial, sizeof d->serial, "%s", serial);
     snprintf(d->class, sizeof d->class, "%s", all->worker->class->name);
     ev_init(&d->again, start);
     d->again.data = d;
+    return d;
 }
 
 static void add_on_cpu(struct devices *all)
@@ -716,22 +737,36 @@ static void add_on_cpu(struct devices *all)
 
     for (unsigned i = 0; i < class->devices; i++) {
         snprintf(serial, sizeof serial, "%s-%.63s-%u", class->nominal_ms > 0 ? "emu" : "cpu", all->worker->node, i);
-        device_init(all, serial);
-        all->device[i].emulated = class->nominal_ms > 0;
-        all->device[i].nominal = all->device[i].seconds_per_tf = class->nominal_ms / 1000;
+        struct device *d = device_init(all, serial);
+        d->emulated = class->nominal_ms > 0;
+        d->nominal = d->seconds_per_tf = class->nominal_ms / 1000;
+        place_spread(all->worker->topology, i, class->devices, &d->place);
     }
 }
 
 void devices_found(struct devices *all, const struct gpu *list, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct device *d = &all->device[all->n];
-        device_init(all, list[i].device.id);
+        struct device *d = device_init(all, list[i].device.id);
         snprintf(d->backend, sizeof d->backend, "%s", list[i].device.backend);
         d->memory = list[i].device.memory;
-        start(all->worker->loop, &d->again, 0);
+        d->numa = list[i].device.numa;
+        place_near(all->worker->topology, d->serial, d->numa, &d->place);
+        if (all->started)
+            start(all->worker->loop, &d->again, 0);
     }
     worker_changed(all->worker);
+}
+
+uint64_t devices_domains(const struct devices *all)
+{
+    uint64_t domains = 0;
+
+    for (unsigned i = 0; i < all->n; i++) {
+        if (all->device[i].place.domain >= 0)
+            domains |= UINT64_C(1) << all->device[i].place.domain;
+    }
+    return domains;
 }
 
 void devices_offer(struct devices *all)
@@ -758,8 +793,6 @@ struct devices *devices_create(struct worker *w)
 void devices_start(struct devices *all)
 {
     all->started = true;
-    if (gpus_are_real(all->worker))
-        gpus_start(all->worker->gpus);
     for (unsigned i = 0; i < all->n; i++)
         start(all->worker->loop, &all->device[i].again, 0);
 }
@@ -846,6 +879,20 @@ static Sluice__DeviceState shown(const struct device *d)
     }
 }
 
+static void fill_place(struct device *d, Sluice__Device *m)
+{
+    look_where(d);
+    m->has_numa = d->numa >= 0;
+    m->numa = d->numa;
+    m->has_numa_wanted = d->place.domain >= 0;
+    m->numa_wanted = d->place.domain;
+    m->cpus_wanted = d->place.domain >= 0 ? d->place.text : NULL;
+    m->has_numa_actual = d->cpus[0] != '\0' && d->domain >= -1;
+    m->numa_actual = d->domain;
+    m->cpus_actual = d->cpus[0] != '\0' ? d->cpus : NULL;
+    m->misplaced = d->misplaced[0] != '\0' ? d->misplaced : NULL;
+}
+
 /* What is known of the memory of a real one. */
 static void fill_memory(const struct device *d, Sluice__Device *m)
 {
@@ -861,10 +908,10 @@ static void fill_memory(const struct device *d, Sluice__Device *m)
     m->pids = (uint32_t *)(void *)gpu->device.pid;
 }
 
-void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
+void devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
 {
     for (unsigned i = 0; i < all->n; i++) {
-        const struct device *d = &all->device[i];
+        struct device *d = &all->device[i];
         Sluice__Device *m = &out[i];
 
         sluice__device__init(m);
@@ -883,6 +930,7 @@ void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
         m->seconds_per_tf = d->seconds_per_tf;
         m->why = d->why[0] && broken(d) ? (char *)d->why : NULL;
         fill_memory(d, m);
+        fill_place(d, m);
         m->has_pid = d->child != NULL;
         m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
         nice[i] = d->child ? child_nice(d->child) : 0;

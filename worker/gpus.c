@@ -25,7 +25,8 @@ struct gpus {
     struct query *query;
     struct ev_timer again;
     struct gpu gpu[QUERY_DEVICES_MAX]; unsigned n;
-    bool    started, found, known;               /* known: with their baselines */
+    bool    searching, known;                    /* known: their baselines */
+    void  (*answered_fn)(void *arg); void *arg;
     bool    awaited;                             /* somebody waits for an answer about memory */
     int64_t asked, answered;                     /* worker_now: when the question under way, and the last one with an answer, was asked */
     char    trouble[512]; const char *word;      /* of the last question */
@@ -61,7 +62,7 @@ static bool in_trouble(const struct gpus *g)
 
 const char *gpus_trouble(const struct gpus *g, const char **text)
 {
-    if (!g->started || g->known || !in_trouble(g))
+    if (!g->searching || g->known || !in_trouble(g))
         return "";
     *text = g->trouble;
     return g->word;
@@ -93,25 +94,37 @@ static void say_none(struct gpus *g, const struct query_device *list, unsigned n
     str_free(&s);
 }
 
+/* Once, whatever the first answer was: others wait for it. */
+static void tell_answered(struct gpus *g)
+{
+    void (*fn)(void *arg) = g->answered_fn;
+
+    g->answered_fn = NULL;
+    if (fn != NULL)
+        fn(g->arg);
+}
+
 static void searched(void *arg, const struct query_device *list, unsigned n, const struct err *why)
 {
     struct gpus *g = arg;
 
-    if (why != NULL) {
+    if (why != NULL)
         say(g, "DeviceQuery", why->text);
-        ask_in(g, AGAIN_S);
-        return;
-    }
     for (unsigned i = 0; i < n; i++) {
         if (is_ours(g, &list[i]))
             g->gpu[g->n++].device = list[i];
     }
-    g->found = g->n > 0;
-    if (!g->found)
+    if (why == NULL && g->n == 0)
         say_none(g, list, n);
-    else if (g->n < g->worker->class->devices)
-        log_warning("devices: %u of %u of architecture %s are there", g->n, g->worker->class->devices, g->worker->class->gpu_arch);
-    ask_in(g, g->found ? SOON_S : LONG_S);
+    if (g->n == 0) {
+        ask_in(g, why != NULL ? AGAIN_S : LONG_S);
+    } else {
+        say(g, "", "");
+        if (g->n < g->worker->class->devices)
+            log_warning("devices: %u of %u of architecture %s are there", g->n, g->worker->class->devices, g->worker->class->gpu_arch);
+        devices_found(g->worker->devices, g->gpu, g->n);
+    }
+    tell_answered(g);
 }
 
 /* ---- what they use ---------------------------------------------------------------------------- */
@@ -140,8 +153,7 @@ static void measured(void *arg, const struct query_device *list, unsigned n, con
     ask_in(g, AGAIN_S);
     if (why != NULL) {
         say(g, "DeviceQuery", why->text);
-        if (g->known)
-            devices_offer(g->worker->devices);
+        devices_offer(g->worker->devices);
         return;
     }
     say(g, "", "");
@@ -153,10 +165,7 @@ static void measured(void *arg, const struct query_device *list, unsigned n, con
     g->answered = g->asked;
     g->known = true;
     g->awaited = false;
-    if (first)
-        devices_found(g->worker->devices, g->gpu, g->n);
-    else
-        devices_offer(g->worker->devices);
+    devices_offer(g->worker->devices);
 }
 
 static void describe_taken(const struct gpu *gpu, char *text, size_t room)
@@ -176,16 +185,16 @@ enum gpu_memory gpus_memory(struct gpus *g, const char *serial, int64_t since, c
     const struct gpu *gpu = gpus_find(g, serial);
 
     text[0] = '\0';
-    if (gpu == NULL || !gpu->measured)
+    if (gpu == NULL || (g->known && !gpu->measured))
         return GPU_FREE;
-    if (g->answered >= since && gpu->device.used <= gpu->baseline + g->worker->conf->worker.memory_tolerance)
+    if (g->known && g->answered >= since && gpu->device.used <= gpu->baseline + g->worker->conf->worker.memory_tolerance)
         return GPU_FREE;
     g->awaited = true;
     if (!query_is_busy(g->query) && g->answered < since && !in_trouble(g))
         ask_in(g, SOON_S);
     else if (!query_is_busy(g->query) && !ev_is_active(&g->again))
         ask_in(g, AGAIN_S);
-    if (g->answered >= since)
+    if (g->known && g->answered >= since)
         describe_taken(gpu, text, room);
     else if (in_trouble(g))
         snprintf(text, room, "whether its memory is free is not known: %.200s", g->trouble);
@@ -197,26 +206,30 @@ enum gpu_memory gpus_memory(struct gpus *g, const char *serial, int64_t since, c
 static void again(struct ev_loop *loop, struct ev_timer *t, int revents)
 {
     struct gpus *g = t->data;
+    bool search = g->n == 0;
     struct err e;
 
     (void)revents;
     ev_timer_stop(loop, t);
-    if (g->worker->stopping || (g->known && !g->awaited))
+    if (g->worker->stopping || (!search && !g->awaited))
         return;
     if (query_is_busy(g->query)) {
         ask_in(g, AGAIN_S);
         return;
     }
     g->asked = worker_now(g->worker);
-    if (query_ask(g->query, g->found ? QUERY_USAGE : QUERY_DEVICES, g->found ? measured : searched, g, &e) < 0) {
+    if (query_ask(g->query, search ? QUERY_DEVICES : QUERY_USAGE, search ? searched : measured, g, &e) < 0) {
         say(g, "DeviceQuery", e.text);
         ask_in(g, AGAIN_S);
+        tell_answered(g);
     }
 }
 
-void gpus_start(struct gpus *g)
+void gpus_search(struct gpus *g, void (*answered)(void *arg), void *arg)
 {
-    g->started = true;
+    g->searching = true;
+    g->answered_fn = answered;
+    g->arg = arg;
     say(g, "DeviceQuery", "the devices are being looked for");
     ask_in(g, SOON_S);
 }

@@ -18,10 +18,10 @@ struct worker;
 bool gpus_are_real(const struct worker *w);      /* whether the node's class is of real devices */
 struct gpus *gpus_create(struct worker *w);
 void gpus_destroy(struct gpus *g);               /* after watch_destroy */
-/* Nothing of ours runs on them now. devices_found (device.h) follows, when they and their baselines are known; it is tried until then. */
-void gpus_start(struct gpus *g);
+/* Looks for them, until there are some: then devices_found (device.h). answered is called once, when the first answer is there, or none. */
+void gpus_search(struct gpus *g, void (*answered)(void *arg), void *arg);
 
-struct gpu {                                     /* of devices_found */
+struct gpu {
     struct query_device device;                  /* used: as seen last */
     bool     measured;                           /* false: the driver does not say what is in use, and nobody waits for it */
     uint64_t baseline;
@@ -30,7 +30,8 @@ struct gpu {                                     /* of devices_found */
 const struct gpu *gpus_find(const struct gpus *g, const char *serial);
 
 enum gpu_memory { GPU_FREE, GPU_TAKEN, GPU_ASKED };
-/* Whether its memory is at its baseline, as asked after `since` (worker_now). GPU_ASKED: not known yet, devices_offer follows; GPU_TAKEN: more is in use,
+/* Called when no process of ours is on it: the first call starts the first measurement, which makes the baselines of all.
+ * Whether its memory is at its baseline, as asked after `since` (worker_now). GPU_ASKED: not known yet, devices_offer follows; GPU_TAKEN: more is in use,
  * or it cannot be known, as text says; it is asked again every second, with devices_offer each time. */
 enum gpu_memory gpus_memory(struct gpus *g, const char *serial, int64_t since, char *text, size_t room);
 

@@ -1,8 +1,8 @@
 # worker/ - the data path; sees kernels (the reconstruction program only), proto, base
 
 # ---- worker and reconstruction process ----
-WORKER_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/worker -DLIBEXECDIR='"$(libexecdir)"'
-WORKER_LIBS     = worker/libworker.a $(PROTO_LIBS) $(BASE_LIBS)
+WORKER_CPPFLAGS = $(PROTO_CPPFLAGS) $(HWLOC_CFLAGS) -I$(srcdir)/worker -DLIBEXECDIR='"$(libexecdir)"'
+WORKER_LIBS     = worker/libworker.a $(PROTO_LIBS) $(HWLOC_LIBS) $(BASE_LIBS)
 
 noinst_LIBRARIES += worker/libworker.a
 worker_libworker_a_CPPFLAGS = $(WORKER_CPPFLAGS)
@@ -16,6 +16,7 @@ worker_libworker_a_SOURCES = \
 	%D%/held.c %D%/held.h \
 	%D%/intake.c %D%/intake.h \
 	%D%/link.c %D%/link.h \
+	%D%/place.c %D%/place.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/priority.c %D%/priority.h \
 	%D%/pull.c %D%/pull.h \

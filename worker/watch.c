@@ -11,6 +11,7 @@
 #include "file.h"
 #include "log.h"
 #include "mem.h"
+#include "place.h"
 #include "str.h"
 
 #include <dirent.h>
@@ -459,6 +460,8 @@ static void __attribute__((noreturn)) become(const struct child_conf *conf, char
     dup2(conf->socket, 3);
     close_range(4, ~0U, 0);
     setpriority(PRIO_PROCESS, 0, conf->nice);
+    if (conf->place != NULL)
+        place_become(conf->place);
     execve(conf->argv[0], (char *const *)conf->argv, env);
     _exit(127);
 }

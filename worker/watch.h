@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include "err.h"
 
+struct place;
 struct watch;
 struct child;
 
@@ -21,6 +22,7 @@ struct child_conf {
     const char *name;                            /* of its device, for the log */
     bool   answers;                              /* what it writes to standard output goes to the socket, not to the log */
     int    nice;
+    const struct place *place;                   /* NULL: anywhere */
     /* It is gone, and so is everything it started. The child is freed after this. */
     void (*ended)(void *arg, int status, const char *how);        /* how: "exit 3", "signal 11 (Segmentation fault)" */
     /* It outlived KILL by 5 s: "unkillable, pid 7 since ..., waiting in ...". It may end yet. */

@@ -33,6 +33,7 @@
 #include "clock.h"
 #include "file.h"
 #include "mem.h"
+#include "place.h"
 #include "shm_layout.h"
 #include "wire.h"
 
@@ -374,6 +375,7 @@ static void set_up(uint32_t id, const Sluice__RecoWorkflow *m)
 int main(int argc, char **argv)
 {
     Sluice__RecoReady ready = SLUICE__RECO_READY__INIT;
+    Sluice__Device device = SLUICE__DEVICE__INIT;
     struct wire_message in;
 
     gpus = getenv("FAKE_GPUS");
@@ -392,6 +394,9 @@ int main(int argc, char **argv)
     hold_memory();
     wire_free(&in);
     ready.software = (char *)"fake reco";
+    device.has_numa_actual = 1;
+    device.numa_actual = place_own_domain();
+    ready.device = &device;
     send_message(0, &ready.base, NULL, 0);
     int rc;
     while ((rc = wire_read(&wire, &in, &e)) > 0) {

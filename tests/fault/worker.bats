@@ -204,6 +204,24 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   sluice check
 }
 
+@test "B63 a process that cannot run where its device is: node show and shm say what was wanted and what is" {
+  bench 'devices = 2 shm = "16M"'
+  worker one 1 env "HWLOC_SYNTHETIC=numa:2 pu:512"
+  wait_until 20 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  here=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
+  node_is lab-1 '[.devices[] | .numa_wanted, .cpus_wanted, .cpus_actual] | join(" ")' "0 0-511 $here 1 512-1023 $here"
+  node_is lab-1 '.devices[1].misplaced | split(";")[0]' "runs on CPUs $here, wanted 512-1023"
+  if [[ -d /sys/devices/system/node/node0 && ! -d /sys/devices/system/node/node1 ]]; then
+    node_is lab-1 '[.devices[] | .numa_actual] | join(" ")' "0 -1"
+    node_is lab-1 '.devices[0].misplaced' null
+    node_is lab-1 '.devices[1].misplaced | split("; ")[1]' "memory from any domain, wanted 1"
+    is '.shm[] | select(.node == "lab-1") | [.numa_wanted, .numa, .misplaced] | map(tostring) | join(" ")' "0,1 0 false" sluice shm
+  fi
+  sluice node show lab-1 | grep cpu-lab-1-1 | grep -F "runs on CPUs $here, wanted 512-1023"
+  sluice node show lab-1 -o placement --parsable | grep -F "cpu-lab-1-0: NUMA domain 0, CPUs $here"
+  grep -F "device cpu-lab-1-1: runs on CPUs $here, wanted 512-1023" "$FARM/worker-1.log"
+}
+
 @test "TFs that hang are ended at the stop of their run, and the node is whole again" {
   bench 'devices = 1 shm = "16M"'
   start one env FAKE_RECO_DOES=deaf -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
