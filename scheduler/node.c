@@ -87,18 +87,6 @@ const struct mark *node_part_mark(const struct node *n, const char *serial)
     return NULL;
 }
 
-/* The open mark on that device whose owner this is. */
-static const struct mark *node_part_mark_of(const struct node *n, const char *serial, const char *owner)
-{
-    const struct mark *m;
-
-    TAILQ_FOREACH(m, &n->marks, entry) {
-        if (serial != NULL && !m->closing && strcmp(m->part, serial) == 0 && strcmp(m->owner_kind, "health") == 0 && strcmp(m->owner, owner) == 0)
-            return m;
-    }
-    return NULL;
-}
-
 size_t node_devices(const struct node *n, Sluice__Device ***devices)
 {
     *devices = NULL;
@@ -511,7 +499,7 @@ void node_admitted(struct node *n)
 static void mark_unclean(struct node *n, const Sluice__Device *d)
 {
     static const char owner[] = "device-memory";
-    const struct mark *m = node_part_mark_of(n, d->serial, owner);
+    const struct mark *m = mark_automatic_find(n, d->serial, "health", owner);
     bool works = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_FREE || d->state == SLUICE__DEVICE_STATE__DEVICE_BUSY);
 
     if (m == NULL && is_unclean(d)) {
@@ -519,7 +507,9 @@ static void mark_unclean(struct node *n, const Sluice__Device *d)
 
         for (size_t i = 0; i < d->n_pids; i++)
             str_addf(&pids, "%s%u", i == 0 ? "pids " : ", ", d->pids[i]);
-        mark_automatic(n, d->serial, "health", owner, "sw", d->why != NULL && d->why[0] != '\0' ? d->why : "its memory is not free", str_text(&pids));
+        mark_automatic(n, &(struct row_mark){ .part = d->serial, .owner_kind = "health", .owner = owner, .class = "sw", .severity = "block",
+                                              .reason = d->why != NULL && d->why[0] != '\0' ? d->why : "its memory is not free",
+                                              .evidence = str_text(&pids) });
         str_free(&pids);
     } else if (m != NULL && works) {
         mark_automatic_clear(n, d->serial, "health", owner, "its memory is free again");
