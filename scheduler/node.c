@@ -500,6 +500,7 @@ static void mark_unclean(struct node *n, const Sluice__Device *d)
 {
     static const char owner[] = "device-memory";
     const struct mark *m = mark_automatic_find(n, d->serial, "health", owner);
+    bool says_why = d->why != NULL && d->why[0] != '\0' && strlen(d->why) < 400;
     bool works = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_FREE || d->state == SLUICE__DEVICE_STATE__DEVICE_BUSY);
 
     if (m == NULL && is_unclean(d)) {
@@ -508,7 +509,7 @@ static void mark_unclean(struct node *n, const Sluice__Device *d)
         for (size_t i = 0; i < d->n_pids; i++)
             str_addf(&pids, "%s%u", i == 0 ? "pids " : ", ", d->pids[i]);
         mark_automatic(n, &(struct row_mark){ .part = d->serial, .owner_kind = "health", .owner = owner, .class = "sw", .severity = "block",
-                                              .reason = d->why != NULL && d->why[0] != '\0' ? d->why : "its memory is not free",
+                                              .reason = says_why ? d->why : "its memory is not free",
                                               .evidence = str_text(&pids) });
         str_free(&pids);
     } else if (m != NULL && works) {
@@ -534,8 +535,10 @@ void node_report(struct session *s, uint32_t id, const void *m)
     n->last_contact = now_s();
     for (size_t i = 0; i < r->n_devices; i++)
         node_see_part(n, r->devices[i]->serial);
-    for (size_t i = 0; n->added && i < n->report->n_devices; i++)
-        mark_unclean(n, n->report->devices[i]);
+    for (size_t i = 0; n->added && i < n->report->n_devices; i++) {
+        if (n->report->devices[i]->serial != NULL)
+            mark_unclean(n, n->report->devices[i]);
+    }
     if (n->added)
         flow_report(n, n->report);
     if (size != n->report->buffer_size)
