@@ -105,6 +105,7 @@ static void print_json(struct reco *r, const char *path, unsigned k,
         json_open(j, NULL, '{');
         json_str(j, "stage", res->stage[i].stage);
         json_str(j, "backend", res->stage[i].backend);
+        json_str(j, "fallback", res->stage[i].fallback);
         json_str(j, "device", res->stage[i].device);
         json_u64(j, "items", res->stage[i].items);
         json_num(j, "seconds", s[i].sum / s[i].n);

@@ -6,6 +6,7 @@
  */
 #include "pipeline.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,6 +28,7 @@ struct pipeline {
     uint64_t batch_bytes;                     /* of pages done at a time */
     uint32_t rows_done;                       /* rows whose place in the indexes is known */
     double seconds[STAGE_COUNT];
+    char fallback[STAGE_COUNT][200];          /* why auto took the CPU; "": it did not */
     void (*stage)(void *arg, const char *stage);
     void *arg;
 };
@@ -74,20 +76,29 @@ static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_opti
         if (has && own.text[0] && first.text[0] == '\0')
             first = own;
     }
-    k_fail(e, K_EDEVICE, "gpu asked for, no usable GPU on this machine%s%.200s", first.text[0] ? ": " : "", first.text);
+    k_fail(e, K_EDEVICE, "no usable GPU on this machine%s%.150s", first.text[0] ? ": " : "", first.text);
     return NULL;
 }
 
+/* fallback: where it says why auto took the CPU. */
 static struct kdev *open_for(const struct pipeline_conf *c, enum stage_id id, const char *backend,
-                             struct k_err *e)
+                             char fallback[200], struct k_err *e)
 {
+    struct k_err why = { 0 };
+    struct kdev *d;
     struct bk_option o = { .threads = c->threads, .isa = c->isa,
                            .memory_limit = c->memory_limit };
 
-    if (strcmp(backend, "gpu") == 0)
-        return open_gpu(c, &o, id, e);
+    if (strcmp(backend, "gpu") == 0) {
+        d = open_gpu(c, &o, id, &why);
+        if (d == NULL)
+            k_fail(e, why.code, "gpu asked for, %.300s", why.text);
+        return d;
+    }
     if (strcmp(backend, "auto") == 0) {
-        struct kdev *d = open_gpu(c, &o, id, NULL);
+        d = open_gpu(c, &o, id, &why);
+        if (d == NULL)
+            snprintf(fallback, 200, "%.199s", why.text);
         return d ? d : kdev_open("cpu", NULL, &o, e);
     }
     return kdev_open(backend, strcmp(backend, "cpu") == 0 ? NULL : c->device, &o, e);
@@ -101,12 +112,14 @@ static int open_stages(struct pipeline *p, const struct pipeline_conf *c, struct
         enum stage_id id = w->stage[i];
         for (unsigned j = 0; j < i && p->dev[id] == NULL; j++) {
             if (p->choice.backend[w->stage[j]] == p->choice.backend[id] ||
-                strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0)
+                strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0) {
                 p->dev[id] = p->dev[w->stage[j]];
+                memcpy(p->fallback[id], p->fallback[w->stage[j]], sizeof p->fallback[id]);
+            }
         }
         if (p->dev[id] == NULL) {
             struct k_err why;
-            p->dev[id] = open_for(c, id, p->choice.backend[id], &why);
+            p->dev[id] = open_for(c, id, p->choice.backend[id], p->fallback[id], &why);
             if (p->dev[id] == NULL)
                 return k_fail(e, why.code, "stage %s: %.340s", stages[id].name, why.text);
         }
@@ -395,6 +408,7 @@ void pipeline_describe(const struct pipeline *p, struct pipeline_result *r)
         r->stage[i] = (struct pipeline_stage){
             .stage = stages[id].name, .backend = p->dev[id]->ops->name,
             .device = p->dev[id]->info.id, .seconds = p->seconds[id],
+            .fallback = p->fallback[id][0] ? p->fallback[id] : NULL,
         };
     }
 }

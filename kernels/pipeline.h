@@ -44,6 +44,7 @@ struct pipeline_stage {
     const char *device;          /* id */
     double seconds;              /* wall time, copies of this stage included */
     uint64_t items;              /* digits or clusters */
+    const char *fallback;        /* why auto took the CPU; NULL: it did not have to */
 };
 
 struct pipeline_result {
