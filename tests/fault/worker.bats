@@ -81,11 +81,11 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   mkfifo "$FARM/log.fifo"
   sleep 1000 <"$FARM/log.fifo" 3>&- &                        # opens it and never reads
   STARTED+=($!)
-  LOG=$FARM/log.fifo worker one 1 nice -n 19
+  LOG=$FARM/log.fifo worker one 1 "${ON_ONE[@]}" nice -n 19
   wait_until 10 node_is lab-1 .usable true
   burners=()
-  for ((i = 0; i < 4 * $(nproc); i++)); do
-    (while :; do :; done) 3>&- &
+  for i in {1..4}; do
+    "${ON_ONE[@]}" sh -c 'while :; do :; done' 3>&- &
     burners+=($!)
   done
   id=$(sluice run start --workflow none --sources 2)
