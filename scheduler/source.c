@@ -541,6 +541,7 @@ static void send_stopping(struct source *s, double data_timeout)
     m.has_run = m.has_data_timeout = true;
     m.run = s->run->work.id;
     m.data_timeout = data_timeout > 0 ? data_timeout : 0;
+    m.reason = s->run->stop_reason;
     chan_send(s->session->chan, 0, &m.base);
 }
 

@@ -518,10 +518,12 @@ static void tear_down(struct program *p)
     clean &= pool_destroy(w->out, 0.1) == 0;
     clean &= pool_destroy(w->slow, 0.1) == 0;
     watch_destroy(w->watch);
+    int64_t since;
+    const char *lost = p->status == ERR_UNREACHABLE && w->link != NULL ? link_trouble(w->link, &since) : NULL;
+    if (clean)
+        report_last(w->report, "stopped", lost ? lost : "");
     link_destroy(w->link);
     w->link = NULL;
-    if (clean)
-        report_last(w->report, "stopped", "");
     if (!clean) {                                /* a thread may still look at what is ours */
         log_warning("worker: a thread hangs in the kernel and is left");
         log_close();

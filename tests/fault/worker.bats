@@ -110,6 +110,23 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   sluice run stop "$id" --data-timeout 2s || true
 }
 
+@test "--fail-on-loss: a worker whose sluiced is gone ends with 6 and says why; without it, it waits" {
+  bench 'devices = 1 shm = "8M"'
+  start one -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" --node lab-1 --run-dir "$FARM/run/1" --log "$FARM/worker-1.log" --fail-on-loss
+  worker two 2
+  wait_until 10 is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+  kill -KILL "$PID_sluiced"
+  wait_until 5 ended "$PID_one"
+  rc=0; wait "$PID_one" || rc=$?
+  [ "$rc" -eq 6 ]
+  grep -q "err: no connection to sluiced at unix:$SLUICE_SOCKET: .*the worker ends" "$FARM/worker-1.log"
+  [ "$(jq -r .state "$FARM/run/1/status.json")" = stopped ]
+  [[ $(jq -r .reason "$FARM/run/1/status.json") == "no connection to sluiced at unix:$SLUICE_SOCKET: "* ]]
+  [ -z "$(ls "$FARM/shm" | grep -v lab-2)" ]
+  wait_until 10 eval '[ "$(jq -r .word "$FARM/run/2/status.json")" = NoScheduler ]'
+  ! ended "$PID_two"
+}
+
 @test "B60 a buffer that has no room: the node is in contact, says ShmShort with the sizes, and takes no work" {
   bench 'devices = 1 shm = "64T"'
   worker one 1
