@@ -32,6 +32,8 @@ struct conf_worker {
     bool     fail_on_loss;
     double   stall_factor;      /* 2..1000, default 5: times the usual time of a TF without progress that make a stall */
     double   stall_min;         /* s, default 30: never sooner */
+    double   query_timeout;     /* s for an answer about devices, default 10 */
+    uint64_t memory_tolerance;  /* bytes above its baseline that a device may have in use when it is offered, default 256M */
 };
 struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */

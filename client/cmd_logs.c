@@ -56,7 +56,7 @@ int cmd_logs(struct context *ctx, const struct args *a, struct err *e)
 
 static const struct column columns[] = {
     { "node" }, { "wanted", NULL, AS_SIZE }, { "active", NULL, AS_SIZE }, { "pending" }, { "used", NULL, AS_SIZE }, { "free", NULL, AS_SIZE },
-    { "largest_free", NULL, AS_SIZE }, { "page_size", NULL, AS_SIZE }, { "numa" }, { "generation" }, { 0 },
+    { "largest_free", NULL, AS_SIZE }, { "page_size", NULL, AS_SIZE }, { "numa_wanted" }, { "numa" }, { "misplaced" }, { "generation" }, { 0 },
 };
 static const struct listing listing = { "shm", columns, "node,wanted,active,pending,used,free,largest_free,page_size,generation",
                                         &sluice__shm_info__descriptor };

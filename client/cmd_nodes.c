@@ -58,10 +58,35 @@ static json_t *make_class(const json_t *node)
     return json_is_true(json_object_get(node, "emulated")) ? json_sprintf("%s emulated", class) : json_string(class);
 }
 
+/* A device a text: where its process is, and what of that is not as wanted. */
+static json_t *make_placement(const json_t *node)
+{
+    json_t *list = json_array(), *d;
+    size_t i;
+
+    json_array_foreach(json_object_get(node, "devices"), i, d) {
+        const char *serial = json_string_value(json_object_get(d, "serial")), *cpus = json_string_value(json_object_get(d, "cpus_actual"));
+        const char *misplaced = json_string_value(json_object_get(d, "misplaced"));
+        const json_t *domain = json_object_get(d, "numa_wanted");
+
+        if (serial == NULL || cpus == NULL)
+            continue;
+        if (misplaced != NULL)
+            json_array_append_new(list, json_sprintf("%s: MISPLACED: %s", serial, misplaced));
+        else if (json_is_integer(domain))
+            json_array_append_new(list, json_sprintf("%s: NUMA domain %d, CPUs %s", serial, (int)json_integer_value(domain), cpus));
+        else
+            json_array_append_new(list, json_sprintf("%s: CPUs %s", serial, cpus));
+    }
+    return list;
+}
+
 static const struct column columns[] = {
     { "name" }, { "pool" }, { "wanted_pool" }, { "state" }, { "contact" }, { "usable" }, { "why" }, { "reason", .make = make_reason },
     { "class" }, { "kind", .make = make_class }, { "emulated" }, { "devices", NULL, AS_COUNT }, { "device_states", "devices.state" },
-    { "serials", "devices.serial" }, { "restarts", "devices.restarts" }, { "stalls", "devices.stalls" }, { "nominal", "devices.nominal", AS_SECONDS },
+    { "serials", "devices.serial" }, { "restarts", "devices.restarts" }, { "stalls", "devices.stalls" },
+    { "device_why", "devices.why" }, { "memory_used", "devices.memory_used", AS_SIZE }, { "placement", .make = make_placement },
+    { "nominal", "devices.nominal", AS_SECONDS },
     { "size", "buffer_size", AS_SIZE }, { "charged", "buffer_charged", AS_SIZE }, { "used", "buffer_used", AS_SIZE },
     { "fill", NULL, AS_SHARE, make_fill }, { "tfs" }, { "building" }, { "queued" }, { "processing" }, { "delivering" },
     { "done" }, { "failed" }, { "refused" }, { "per_tf", "seconds_per_tf", AS_SECONDS }, { "trouble" }, { "added" }, { "host" }, { "software" },

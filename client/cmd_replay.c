@@ -288,13 +288,13 @@ static int start_run(struct context *ctx, const struct args *a, uint64_t *id, st
     return s != NULL ? 0 : -1;
 }
 
-static Sluice__Runs *stop_run(struct context *ctx, uint64_t id, struct err *e)
+static Sluice__Runs *stop_run(struct context *ctx, uint64_t id, double away_s, struct err *e)
 {
     Sluice__StopRun q = SLUICE__STOP_RUN__INIT;
 
     q.has_id = 1;
     q.id = id;
-    return call_patient(ctx, &q.base, SLUICE__TYPE__RUNS, 0, AWAY_S, e);
+    return call_patient(ctx, &q.base, SLUICE__TYPE__RUNS, 0, away_s, e);
 }
 
 static const Sluice__Run *find_run(const Sluice__Runs *runs, uint64_t id)
@@ -438,7 +438,7 @@ static int conclude(const struct args *a, struct talk *t, int status, const Slui
     if (t->summary.len == 0 && status == 0)
         return err_set(e, ERR_FAILED, "the source ended without a summary");
     if (status == 0 && r != NULL && r->failed + r->lost + dropped(r) > 0)
-        status = ERR_SOME_FAILED;
+        status = r->state == SLUICE__RUN_STATE__RUN_ERROR ? ERR_FAILED : ERR_SOME_FAILED;
     return status;
 }
 
@@ -488,13 +488,14 @@ static int check_run(struct context *ctx, uint64_t id, struct err *e)
     return rc;
 }
 
-/* A run of ours is stopped whatever came of the source. What it waits for may take as long as the farm is without nodes. */
-static Sluice__Runs *end_run(struct context *ctx, uint64_t run, struct err *e)
+/* A run of ours is stopped whatever came of the source. What it waits for may take as long as the farm is without nodes. One that somebody else
+ * stopped needs us no more: a sluiced that is gone is not waited for. */
+static Sluice__Runs *end_run(struct context *ctx, uint64_t run, bool stopped, struct err *e)
 {
     release_signals();
     if (interrupted)
         fprintf(stderr, "stopping run %" PRIu64 "; interrupt again to leave that to the farm\n", run);
-    return stop_run(ctx, run, e);
+    return stop_run(ctx, run, stopped ? 0 : AWAY_S, e);
 }
 
 int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
@@ -513,8 +514,8 @@ int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
         return -1;
     status = play(ctx, a, run, &t, e);
     if (own)
-        runs = end_run(ctx, run, &stop);
-    if (own && runs == NULL && status >= 0) {
+        runs = end_run(ctx, run, status == ERR_CANCELLED, &stop);
+    if (own && runs == NULL && status >= 0 && status != ERR_CANCELLED) {
         if (e != NULL)
             *e = stop;
         status = -1;

@@ -18,6 +18,7 @@
 #include "str.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@
 #define DEFAULT_DIR  "sluice-farm"
 #define DEFAULT_SPEC "mi50:2,mi100:1"
 enum { WAIT_S = 60, LOCK_S = 120, END_S = 5, SHM_LEAST = 64 << 10 };
+enum { STOP_S = 1, ASK_S = 3 };               /* for time-frames in flight when down stops the runs; for sluiced's answers */
 
 /* --- the configuration ---------------------------------------------------------------------- */
 
@@ -339,15 +341,50 @@ int cmd_up(struct context *ctx, const struct args *a, struct err *e)
     return r;
 }
 
+static double left_of(int64_t end)
+{
+    double s = (double)(end - clock_mono_ns()) / 1e9;
+
+    return s > 0 ? s : 0;
+}
+
+/* Whoever waits for a run of this farm hears why it ends. What does not answer is ended all the same. */
+static void stop_runs(struct context *ctx, const struct farm *f)
+{
+    int64_t end = clock_mono_ns() + (int64_t)(STOP_S * 1e9);
+    Sluice__GetRuns all = SLUICE__GET_RUNS__INIT;
+    Sluice__Runs *runs, *stopped;
+    struct err e;
+
+    free(ctx->address);
+    ctx->address = mem_printf("unix:%s/sluiced.sock", f->dir);
+    ctx->tcp = false;
+    runs = call(ctx, &all.base, SLUICE__TYPE__RUNS, ASK_S, &e);
+    for (size_t i = 0; runs != NULL && i < runs->n_runs; i++) {
+        Sluice__StopRun q = SLUICE__STOP_RUN__INIT;
+
+        q.has_id = q.has_data_timeout = 1;
+        q.id = runs->runs[i]->id;
+        q.data_timeout = left_of(end);
+        q.reason = (char *)"the farm is taken down";
+        stopped = call(ctx, &q.base, SLUICE__TYPE__RUNS, q.data_timeout + ASK_S, &e);
+        if (stopped == NULL)
+            fprintf(stderr, "run %" PRIu64 " was not stopped: %s\n", q.id, e.text);
+        call_free(stopped);
+    }
+    call_free(runs);
+}
+
 int cmd_down(struct context *ctx, const struct args *a, struct err *e)
 {
     struct farm *f = farm_open(args_text(a, "dir", DEFAULT_DIR), false, LOCK_S, e);
     unsigned ended;
     int r;
 
-    (void)ctx;
     if (f == NULL)
         return -1;
+    if (farm_running(f, "sluiced") != NULL)
+        stop_runs(ctx, f);
     r = farm_end(f, END_S, &ended, e);
     if (r == 0)
         fprintf(stderr, ended == 0 ? "nothing was running\n" : ended == 1 ? "ended %u process\n" : "ended %u processes\n", ended);

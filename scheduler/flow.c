@@ -227,7 +227,7 @@ void flow_node_gone(struct node *n)
         }
     }
     dispatch_remove(f->dispatch, &n->load);
-    f->largest_known = false;
+    f->summed = false;
     HASH_DEL(f->nodes, x);
     free(x->opened);
     free(x);
@@ -273,7 +273,7 @@ void flow_node_changed(struct node *n)
         load->high_water = n->registered->high_water;
     if (n->registered && n->registered->building_limit > 0)
         load->building_limit = n->registered->building_limit;
-    f->largest_known = false;
+    f->summed = false;
     dispatch_changed(f->dispatch, load);
     flow_kick(f);
 }
@@ -374,52 +374,59 @@ void flow_report(struct node *n, const Sluice__Report *r)
 
 /* ---- what others ask ----------------------------------------------------------------------- */
 
-uint64_t flow_largest_buffer(struct flow *f, int pool)
+/* What is asked with every message is summed once a change of a node. */
+static struct pool_sum *pool_sum(struct flow *f, int pool)
 {
-    if (f->largest_known)
-        return f->largest[pool];
-    f->largest[POOL_ONLINE] = f->largest[POOL_ASYNC] = 0;
+    if (f->summed)
+        return &f->pool[pool];
+    memset(f->pool, 0, sizeof(f->pool));
     for (struct fnode *n = f->nodes; n; n = n->hh.next) {
         const struct disp_node *l = n->account.load;
-        if (n->node->added && l->size > f->largest[l->group])
-            f->largest[l->group] = l->size;
+        struct pool_sum *p = &f->pool[l->group];
+        if (n->node->added && l->size > p->largest)
+            p->largest = l->size;
+        if (l->usable) {
+            p->usable++;
+            p->classes |= l->class_bit;
+        }
     }
-    f->largest_known = true;
-    return f->largest[pool];
+    f->summed = true;
+    return &f->pool[pool];
+}
+
+uint64_t flow_largest_buffer(struct flow *f, int pool)
+{
+    return pool_sum(f, pool)->largest;
 }
 
 uint64_t flow_room(struct flow *f, int pool, uint64_t bytes)
 {
-    uint64_t room = 0;
+    struct pool_sum *p = pool_sum(f, pool);
 
+    if (p->room_for == bytes)
+        return p->room;
+    p->room_for = bytes;
+    p->room = 0;
     for (struct fnode *n = f->nodes; n; n = n->hh.next) {
         const struct disp_node *l = n->account.load;
-        if (!l->usable || l->group != pool || bytes == 0 || l->size < bytes)
+        if (!l->usable || l->group != pool || l->size < bytes)
             continue;
         uint64_t fits = (uint64_t)(l->high_water * (double)l->size / (double)bytes);
-        room += fits > 0 ? fits : 1;
+        p->room += fits > 0 ? fits : 1;
     }
-    return room;
+    return p->room;
 }
 
 unsigned flow_usable_nodes(struct flow *f, int pool)
 {
-    unsigned n = 0;
-
-    for (struct fnode *x = f->nodes; x; x = x->hh.next)
-        n += x->account.load->usable && x->account.load->group == pool;
-    return n;
+    return pool_sum(f, pool)->usable;
 }
 
 bool flow_has_class(struct flow *f, int pool, unsigned classes)
 {
-    for (struct fnode *x = f->nodes; x; x = x->hh.next) {
-        const struct disp_node *load = x->account.load;
+    const struct pool_sum *p = pool_sum(f, pool);
 
-        if (load->usable && load->group == pool && (classes == 0 || (load->class_bit & classes) != 0))
-            return true;
-    }
-    return false;
+    return p->usable > 0 && (classes == 0 || (p->classes & classes) != 0);
 }
 
 static struct service *service_find(struct flow *f, const char *class)

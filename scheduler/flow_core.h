@@ -48,8 +48,8 @@ struct flow {
     bool   kicked;
     unsigned users;                      /* runs, jobs, and flow_create's caller: the last to go frees it */
     double now, stalled, last_tick;
-    uint64_t largest[2];                 /* buffer of each pool, while largest_known */
-    bool   largest_known;
+    struct pool_sum { uint64_t largest, room, room_for; unsigned usable, classes; } pool[2];     /* of its nodes, while summed; room: of TFs of room_for bytes */
+    bool   summed;
 };
 
 struct flow *flow_share(struct flow *f);

@@ -114,6 +114,11 @@ static bool judge_marks(const struct node *n, struct verdict *v)
     return bad;
 }
 
+static bool is_unclean(const Sluice__Device *d)
+{
+    return d->has_state && d->state == SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;
+}
+
 /* Counts what works. Returns false when the node may not work with so few. *marked: a mark is the reason for at least one. */
 static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
 {
@@ -128,9 +133,11 @@ static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
         if (m != NULL) {
             why_add(v, mark_code(m));
             *marked = true;
-        } else if (!devices[i]->has_state || devices[i]->state != SLUICE__DEVICE_STATE__DEVICE_BROKEN) {
-            v->devices_usable++;
         }
+        if (is_unclean(devices[i]))
+            why_add(v, "SlotUnclean");
+        else if (m == NULL && (!devices[i]->has_state || devices[i]->state != SLUICE__DEVICE_STATE__DEVICE_BROKEN))
+            v->devices_usable++;
     }
     if (v->devices_usable == 0 || (v->devices_usable < wanted && !n->d->conf->pools[n->pool].degraded)) {
         if (!*marked || v->devices_usable > 0)
@@ -488,6 +495,28 @@ void node_admitted(struct node *n)
     node_changed(n);
 }
 
+/* A device whose memory does not come back is marked with who holds it; the mark goes when it works again. */
+static void mark_unclean(struct node *n, const Sluice__Device *d)
+{
+    static const char owner[] = "device-memory";
+    const struct mark *m = mark_automatic_find(n, d->serial, "health", owner);
+    bool says_why = d->why != NULL && d->why[0] != '\0' && strlen(d->why) < 400;
+    bool works = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_FREE || d->state == SLUICE__DEVICE_STATE__DEVICE_BUSY);
+
+    if (m == NULL && is_unclean(d)) {
+        struct str pids = { 0 };
+
+        for (size_t i = 0; i < d->n_pids; i++)
+            str_addf(&pids, "%s%u", i == 0 ? "pids " : ", ", d->pids[i]);
+        mark_automatic(n, &(struct row_mark){ .part = d->serial, .owner_kind = "health", .owner = owner, .class = "sw", .severity = "block",
+                                              .reason = says_why ? d->why : "its memory is not free",
+                                              .evidence = str_text(&pids) });
+        str_free(&pids);
+    } else if (m != NULL && works) {
+        mark_automatic_clear(n, d->serial, "health", owner, "its memory is free again");
+    }
+}
+
 void node_report(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Report *r = m;
@@ -506,6 +535,10 @@ void node_report(struct session *s, uint32_t id, const void *m)
     n->last_contact = now_s();
     for (size_t i = 0; i < r->n_devices; i++)
         node_see_part(n, r->devices[i]->serial);
+    for (size_t i = 0; n->added && i < n->report->n_devices; i++) {
+        if (n->report->devices[i]->serial != NULL)
+            mark_unclean(n, n->report->devices[i]);
+    }
     if (n->added)
         flow_report(n, n->report);
     if (size != n->report->buffer_size)

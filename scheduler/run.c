@@ -495,6 +495,7 @@ void run_destroy(struct run *r)
     free(r->source);
     free(r->owner);
     free(r->text);
+    free(r->stop_reason);
     tally_free(r->dropped);
     idset_free(&r->release);
     work_free(&r->work);
@@ -544,6 +545,12 @@ static void over_then(struct run *r, int rc, const struct err *e, void *arg)
     wait_run_over(r);
 }
 
+/* Nothing came of it: that is no run that is done, as with jobs. Its text has the last cause. */
+static bool is_failure(const struct run *r)
+{
+    return r->done == 0 && r->failed > 0;
+}
+
 static void run_over(struct run *r)
 {
     struct work *w = &r->work;
@@ -554,7 +561,7 @@ static void run_over(struct run *r)
         r->text = mem_printf("%u accepted results are not yet published: their workers are away%s%s", w->records, before ? "; " : "", before ? before : "");
         free(before);
     }
-    run_set_state(r, SLUICE__RUN_STATE__RUN_DONE);
+    run_set_state(r, is_failure(r) ? SLUICE__RUN_STATE__RUN_ERROR : SLUICE__RUN_STATE__RUN_DONE);
     r->ended = clock_wall_ns();
     assign_close(w);
     source_detach(r);
@@ -668,6 +675,17 @@ static void stop_tick(struct run *r, double now)
         cut_off(r, false);
 }
 
+static void take_reason(struct run *r, const char *reason)
+{
+    char *before = r->text;
+
+    if (reason == NULL || reason[0] == '\0')
+        return;
+    r->stop_reason = mem_strdup(reason);
+    r->text = mem_printf("stopped: %s%s%s", reason, before ? "; " : "", before ? before : "");
+    free(before);
+}
+
 void run_stop(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__StopRun *x = m;
@@ -699,8 +717,9 @@ void run_stop(struct session *s, uint32_t id, const void *m)
     if (first || now + data + calib < r->cut_at)
         r->cut_at = now + data + calib;
     if (first) {
+        take_reason(r, x->reason);
         run_set_state(r, SLUICE__RUN_STATE__STOPPING);
-        run_put(r, CHANGE_KEEP, event_create(NULL, session_author(s, who), "run stop", NULL, r->work.name, NULL), NULL, NULL);
+        run_put(r, CHANGE_KEEP, event_create(NULL, session_author(s, who), "run stop", NULL, r->work.name, r->stop_reason), NULL, NULL);
     }
     source_stop(r, r->stop_at - now);
     run_progress(r);

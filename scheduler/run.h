@@ -56,6 +56,7 @@ struct run {
     struct runs *runs;
     Sluice__RunState state;
     char    *owner, *keep_word, *text;
+    char    *stop_reason;                /* as StopRun gave it; NULL: none */
     bool     until_done, drop_incomplete;
     uint32_t min_nodes, in_flight_asked;
     uint64_t tf_size;                    /* the largest said or seen */

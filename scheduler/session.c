@@ -78,66 +78,62 @@ static void worker_error(struct session *s, uint32_t id, const void *m)
     show_log_error(s, id, m);
 }
 
-#define T(x) SLUICE__TYPE__##x
+#define T(x) [SLUICE__TYPE__##x] =
 /* clang-format off */
 static const struct row {
-    Sluice__Type type; session_handler handler; unsigned from; enum right right;
-} table[] = {
-    { T(ERROR),         worker_error,      FROM_NODE,   RIGHT_NONE },
+    session_handler handler; unsigned from; enum right right;
+} table[] = {                            /* by type */
+    T(ERROR)         { worker_error,      FROM_NODE,   RIGHT_NONE },
 
-    { T(REGISTER),      node_register,     FROM_WORKER, RIGHT_NONE },
-    { T(REPORT),        node_report,       FROM_NODE,   RIGHT_NONE },
-    { T(REFUSED),       flow_refused,      FROM_NODE,   RIGHT_NONE },
-    { T(BUILT),         flow_built,        FROM_NODE,   RIGHT_NONE },
-    { T(DONE),          flow_done,         FROM_NODE,   RIGHT_NONE },
-    { T(FAILED),        flow_failed,       FROM_NODE,   RIGHT_NONE },
-    { T(PUBLISHED),     flow_published,    FROM_NODE,   RIGHT_NONE },
-    { T(LOG_LINES),     show_log_lines,    FROM_NODE,   RIGHT_NONE },
+    T(REGISTER)      { node_register,     FROM_WORKER, RIGHT_NONE },
+    T(REPORT)        { node_report,       FROM_NODE,   RIGHT_NONE },
+    T(REFUSED)       { flow_refused,      FROM_NODE,   RIGHT_NONE },
+    T(BUILT)         { flow_built,        FROM_NODE,   RIGHT_NONE },
+    T(DONE)          { flow_done,         FROM_NODE,   RIGHT_NONE },
+    T(FAILED)        { flow_failed,       FROM_NODE,   RIGHT_NONE },
+    T(PUBLISHED)     { flow_published,    FROM_NODE,   RIGHT_NONE },
+    T(LOG_LINES)     { show_log_lines,    FROM_NODE,   RIGHT_NONE },
 
-    { T(SOURCE),        run_source,        FROM_SOURCE, RIGHT_NONE },
-    { T(ANNOUNCE),      run_announce,      FROM_SOURCE, RIGHT_NONE },
-    { T(END_OF_STREAM), run_end_of_stream, FROM_SOURCE, RIGHT_NONE },
+    T(SOURCE)        { run_source,        FROM_SOURCE, RIGHT_NONE },
+    T(ANNOUNCE)      { run_announce,      FROM_SOURCE, RIGHT_NONE },
+    T(END_OF_STREAM) { run_end_of_stream, FROM_SOURCE, RIGHT_NONE },
 
-    { T(GET_STATUS),    show_status,       FROM_CLIENT, RIGHT_READ },
-    { T(GET_NODES),     show_nodes,        FROM_CLIENT, RIGHT_READ },
-    { T(GET_HISTORY),   history_get,       FROM_CLIENT, RIGHT_READ },
-    { T(GET_MOVES),     move_list,         FROM_CLIENT, RIGHT_READ },
-    { T(GET_RUNS),      run_list,          FROM_CLIENT, RIGHT_READ },
-    { T(GET_RUN_TFS),   run_tfs,           FROM_CLIENT, RIGHT_READ },
-    { T(GET_SAMPLES),   run_samples,       FROM_CLIENT, RIGHT_READ },
-    { T(GET_JOBS),      job_list,          FROM_CLIENT, RIGHT_READ },
-    { T(GET_TASKS),     job_tasks,         FROM_CLIENT, RIGHT_READ },
-    { T(GET_CRASHES),   crash_list,        FROM_CLIENT, RIGHT_READ },
-    { T(GET_SHM),       show_shm,          FROM_CLIENT, RIGHT_READ },
-    { T(GET_CONFIG),    show_config,       FROM_CLIENT, RIGHT_READ },
-    { T(GET_METRICS),   show_metrics,      FROM_CLIENT, RIGHT_READ },
-    { T(GET_CHECK),     show_check,        FROM_CLIENT, RIGHT_READ },
-    { T(WAIT),          wait_for,          FROM_CLIENT, RIGHT_READ },
-    { T(GET_LOGS),      show_logs,         FROM_CLIENT, RIGHT_SHIFT },
+    T(GET_STATUS)    { show_status,       FROM_CLIENT, RIGHT_READ },
+    T(GET_NODES)     { show_nodes,        FROM_CLIENT, RIGHT_READ },
+    T(GET_HISTORY)   { history_get,       FROM_CLIENT, RIGHT_READ },
+    T(GET_MOVES)     { move_list,         FROM_CLIENT, RIGHT_READ },
+    T(GET_RUNS)      { run_list,          FROM_CLIENT, RIGHT_READ },
+    T(GET_RUN_TFS)   { run_tfs,           FROM_CLIENT, RIGHT_READ },
+    T(GET_SAMPLES)   { run_samples,       FROM_CLIENT, RIGHT_READ },
+    T(GET_JOBS)      { job_list,          FROM_CLIENT, RIGHT_READ },
+    T(GET_TASKS)     { job_tasks,         FROM_CLIENT, RIGHT_READ },
+    T(GET_CRASHES)   { crash_list,        FROM_CLIENT, RIGHT_READ },
+    T(GET_SHM)       { show_shm,          FROM_CLIENT, RIGHT_READ },
+    T(GET_CONFIG)    { show_config,       FROM_CLIENT, RIGHT_READ },
+    T(GET_METRICS)   { show_metrics,      FROM_CLIENT, RIGHT_READ },
+    T(GET_CHECK)     { show_check,        FROM_CLIENT, RIGHT_READ },
+    T(WAIT)          { wait_for,          FROM_CLIENT, RIGHT_READ },
+    T(GET_LOGS)      { show_logs,         FROM_CLIENT, RIGHT_SHIFT },
 
-    { T(MARK_NODES),    mark_nodes,        FROM_CLIENT, RIGHT_SHIFT },
-    { T(CLEAR_MARKS),   mark_clear,        FROM_CLIENT, RIGHT_SHIFT },      /* of others: expert, see mark.c */
-    { T(MOVE_NODES),    move_nodes,        FROM_CLIENT, RIGHT_SHIFT },
-    { T(CANCEL_MOVE),   move_cancel,       FROM_CLIENT, RIGHT_SHIFT },
-    { T(START_RUN),     run_start,         FROM_CLIENT, RIGHT_SHIFT },
-    { T(STOP_RUN),      run_stop,          FROM_CLIENT, RIGHT_SHIFT },
-    { T(SUBMIT),        job_submit,        FROM_CLIENT, RIGHT_SHIFT },
-    { T(CANCEL_JOB),    job_cancel,        FROM_CLIENT, RIGHT_SHIFT },
-    { T(ADD_NODES),     roster_add,        FROM_CLIENT, RIGHT_EXPERT },
-    { T(RETIRE_NODES),  roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
-    { T(PURGE_CRASHES), crash_purge,       FROM_CLIENT, RIGHT_EXPERT },
-    { T(BACKUP),        show_backup,       FROM_CLIENT, RIGHT_EXPERT },
+    T(MARK_NODES)    { mark_nodes,        FROM_CLIENT, RIGHT_SHIFT },
+    T(CLEAR_MARKS)   { mark_clear,        FROM_CLIENT, RIGHT_SHIFT },      /* of others: expert, see mark.c */
+    T(MOVE_NODES)    { move_nodes,        FROM_CLIENT, RIGHT_SHIFT },
+    T(CANCEL_MOVE)   { move_cancel,       FROM_CLIENT, RIGHT_SHIFT },
+    T(START_RUN)     { run_start,         FROM_CLIENT, RIGHT_SHIFT },
+    T(STOP_RUN)      { run_stop,          FROM_CLIENT, RIGHT_SHIFT },
+    T(SUBMIT)        { job_submit,        FROM_CLIENT, RIGHT_SHIFT },
+    T(CANCEL_JOB)    { job_cancel,        FROM_CLIENT, RIGHT_SHIFT },
+    T(ADD_NODES)     { roster_add,        FROM_CLIENT, RIGHT_EXPERT },
+    T(RETIRE_NODES)  { roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
+    T(PURGE_CRASHES) { crash_purge,       FROM_CLIENT, RIGHT_EXPERT },
+    T(BACKUP)        { show_backup,       FROM_CLIENT, RIGHT_EXPERT },
 };
 /* clang-format on */
 #undef T
 
 static const struct row *row_find(unsigned type)
 {
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        if (table[i].type == type)
-            return &table[i];
-    }
-    return NULL;
+    return type < ARRAY_LEN(table) && table[type].handler != NULL ? &table[type] : NULL;
 }
 
 bool session_takes(unsigned type, Sluice__Role role, enum right *right)
@@ -306,15 +302,16 @@ static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, co
     (void)n_fds;
     if (h->closing)
         return;
-    snprintf(what, sizeof(what), "a %s does not send %s", role_word(h->s.role), ft == NULL ? "that" : ft->name);
-    if (row == NULL || (row->from & (1u << h->s.role)) == 0)
+    if (row == NULL || (row->from & (1u << h->s.role)) == 0) {
+        snprintf(what, sizeof(what), "a %s does not send %s", role_word(h->s.role), ft == NULL ? "that" : ft->name);
         held_violation(h, id, what);
-    else if (!h->ready)
+    } else if (!h->ready) {
         held_violation(h, id, "a message before READY");
-    else if ((row->from & FROM_NODE) == FROM_NODE && h->s.node == NULL)
+    } else if ((row->from & FROM_NODE) == FROM_NODE && h->s.node == NULL) {
         held_violation(h, id, "a worker registers before anything else");
-    else if (is_allowed(h, row, id, ft->name))
+    } else if (is_allowed(h, row, id, ft->name)) {
         row->handler(&h->s, id, m);
+    }
 }
 
 static const struct chan_events session_events = { .message = message_cb, .closed = closed_cb };

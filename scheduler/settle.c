@@ -269,11 +269,15 @@ static void cool_down(struct fnode *n)
     flow_node_changed(n->node);
 }
 
-/* Back into the queue, if its data can still be had. */
-static void requeue(struct tf *t)
+/* Back into the queue, after a pause if there is one, if its data can still be had. */
+static void requeue(struct tf *t, double pause)
 {
     t->cancelled = false;
-    if (t->work->ops->available(t))
+    if (!t->work->ops->available(t))
+        return;
+    if (pause > 0)
+        tf_enter(t, TF_WAITING, flow_now(t->work->flow) + pause);
+    else
         tf_enter(t, TF_QUEUED, 0);
 }
 
@@ -298,7 +302,7 @@ void flow_refused(struct session *s, uint32_t id, const void *m)
         return;
     t->refusals++;
     avoid(t, &a.n->account);
-    requeue(t);
+    requeue(t, 0);
 }
 
 void flow_built(struct session *s, uint32_t id, const void *m)
@@ -393,16 +397,16 @@ static bool blames_input(const char *word)
     return false;
 }
 
+/* The source does not answer: it may have gone, and nobody has judged so yet. */
+static bool is_silence(const char *word)
+{
+    return strcmp(word, "PullTimeout") == 0 || strcmp(word, "PullStalled") == 0;
+}
+
 /* The data did not come: the node is not to blame. */
 static bool blames_source(const char *word)
 {
-    static const char *const words[] = { "PartGone", "PullTimeout", "PullStalled" };
-
-    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-        if (strcmp(word, words[i]) == 0)
-            return true;
-    }
-    return false;
+    return strcmp(word, "PartGone") == 0 || is_silence(word);
 }
 
 static bool somebody_else(const struct tf *t)
@@ -439,7 +443,8 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
     t->last_text = mem_strdup(text);
     t->last_node = mem_strdup(node);
     w->retried++;
-    requeue(t);
+    /* The next try when contact with its source would be lost: one that is gone uses up no tries. */
+    requeue(t, is_silence(word) ? w->flow->d->conf->limits.contact_timeout : 0);
 }
 
 void flow_failed(struct session *s, uint32_t id, const void *m)
@@ -466,7 +471,7 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     if (t == NULL)
         return;
     if (cancelled) {
-        requeue(t);
+        requeue(t, 0);
         return;
     }
     s->node->failed++;
@@ -627,7 +632,7 @@ static void pulled_elsewhere(struct flow *f, const char *node)
         HASH_ITER(hh, w->tfs, t, next) {
             if (t->pulled && t->last_node && strcmp(t->last_node, node) == 0) {
                 t->pulled = false;
-                requeue(t);
+                requeue(t, 0);
             }
         }
     }

@@ -312,6 +312,10 @@ static void fill_shm(const struct node *n, Sluice__ShmInfo *out)
     out->used = n->report->bytes_used;
     out->free = out->active > out->used ? out->active - out->used : 0;
     out->largest_free = n->report->largest_free;
+    out->numa_wanted = n->report->numa_wanted;
+    out->numa = n->report->numa_actual;
+    out->has_misplaced = n->report->has_misplaced;
+    out->misplaced = n->report->misplaced;
 }
 
 void show_shm(struct session *s, uint32_t id, const void *message)

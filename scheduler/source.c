@@ -541,6 +541,7 @@ static void send_stopping(struct source *s, double data_timeout)
     m.has_run = m.has_data_timeout = true;
     m.run = s->run->work.id;
     m.data_timeout = data_timeout > 0 ? data_timeout : 0;
+    m.reason = s->run->stop_reason;
     chan_send(s->session->chan, 0, &m.base);
 }
 
@@ -594,7 +595,7 @@ void run_source_gone(struct session *session)
     if ((r->work.tfs != NULL || !s->ended) && !r->runs->d->stopping)
         log_warning("run %" PRIu64 ": source %s is gone; %u TFs wait for it at most %.0f s", r->work.id, s->name, HASH_COUNT(r->work.tfs), limits_of(r)->grace);
     HASH_ITER(hh, r->work.tfs, t, next) {
-        if (t->state == TF_QUEUED && t->parts->part[s->part].have)
+        if ((t->state == TF_QUEUED || (t->state == TF_WAITING && !t->pulled)) && t->parts->part[s->part].have)
             tf_enter(t, TF_WAITING, now + limits_of(r)->grace);
     }
     run_progress(r);

@@ -11,6 +11,9 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0} UBSAN_OPTIO
 SCALE=${SLUICE_TEST_SCALE:-1}
 export NO_COLOR=1
 unset SLUICE_SOCKET SLUICE_CONF
+# What is random comes from SEED: the same every time, afresh in soak, given by SLUICE_TEST_SEED.
+SEED=${SLUICE_TEST_SEED:-${SLUICE_SOAK:+$RANDOM$RANDOM}}
+SEED=${SEED:-1}
 
 # scaled N: N, or more of it in soak. For loops.
 scaled() { awk -v n="$1" -v s="$SCALE" 'BEGIN { v = int(n * s); print v < 1 ? 1 : v }'; }
@@ -26,9 +29,10 @@ farm_setup() {
 # farm_up [UP OPTIONS]: a farm in $FARM/farm.
 farm_up() { sluice up --dir "$FARM/farm" "$@" 3>&-; }
 
-# wait_until SECONDS COMMAND...: until the command succeeds; fails, and shows what it said last, when the time is over.
+# wait_until SECONDS COMMAND...: until the command succeeds; fails, and shows what it said last, when the time is over. It asks seldom once
+# it has waited a while: what it asks costs more than what it waits for.
 wait_until() {
-  local limit=$1 end out
+  local limit=$1 end out tries=0
   shift
   end=$((SECONDS + limit))
   until out=$("$@" 2>&1); do
@@ -36,7 +40,7 @@ wait_until() {
       echo "not within $limit s: $*"; echo "$out"
       return 1
     fi
-    sleep 0.05
+    if ((tries++ < 4)); then sleep 0.05; else sleep 0.2; fi
   done
 }
 
@@ -63,6 +67,9 @@ start() {
     return 1
   fi
 }
+
+# ON_ONE: for busy loops and what must live beside them: all on one processor, the last this test may use, so that the others stay free.
+ON_ONE=(taskset -c "$(taskset -pc $$ | sed 's/.*[ ,-]//')")
 
 # ended PID: true when the process has ended (a zombie has).
 ended() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == Z* ]]; }

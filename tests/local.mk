@@ -25,21 +25,26 @@ LAYERS = \
 	proto/libproto.a : base/libbase.a $(CONFUSE_LIBS) $(JANSSON_LIBS) $(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm -lpthread ; \
 	state/libstate.a : base/libbase.a $(CONFUSE_LIBS) $(JANSSON_LIBS) $(SQLITE_LIBS) -lpthread ; \
 	kernels/libkernels.a : proto/libtffile.a -lm -lpthread -ldl ; \
-	worker/libworker.a : $(PROTO_LIBS) $(BASE_LIBS) ; \
-	worker/libsource.a : worker/libworker.a $(PROTO_LIBS) $(BASE_LIBS) ; \
+	worker/libworker.a : $(PROTO_LIBS) $(HWLOC_LIBS) $(BASE_LIBS) ; \
+	worker/libsource.a : worker/libworker.a $(PROTO_LIBS) $(HWLOC_LIBS) $(BASE_LIBS) ; \
 	scheduler/libdispatch.a : base/libbase.a -lm ; \
 	scheduler/libwriter.a : $(STATE_LIBS) $(BASE_LIBS) $(EV_LIBS)
 
 AM_TESTS_ENVIRONMENT = \
 	SLUICE_SRCDIR='$(abs_srcdir)'; SLUICE_BUILDDIR='$(abs_builddir)'; LAYERS='$(LAYERS)'; LAYER_CC='$(CC) $(SAN_CFLAGS)'; \
+	test -n "$$SLUICE_TEST_SEED$$SLUICE_SOAK" || { SLUICE_TEST_SEED=1; export SLUICE_TEST_SEED; }; \
 	export SLUICE_SRCDIR SLUICE_BUILDDIR LAYERS LAYER_CC;
+# What is random comes the same every time, afresh in soak. tests/again: see there.
+LOG_COMPILER = $(srcdir)/tests/again
+SH_LOG_COMPILER = $(LOG_COMPILER)
 
 # make soak: the whole length of every loop; make bench: figures, as ratios. Neither is a test of a clock.
-soak: all check-build
+soak: check-build
 	$(srcdir)/tests/run --soak $(abs_builddir)
 bench: all $(BENCHES)
 	@for b in $(BENCHES); do echo "== $$b"; ./$$b || exit 1; done
-check-build: $(check_PROGRAMS)
+check-build: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 .PHONY: soak bench check-build
 EXTRA_PROGRAMS = $(BENCHES)
-dist_noinst_SCRIPTS += %D%/run
+dist_noinst_SCRIPTS += %D%/run %D%/again

@@ -1,7 +1,7 @@
 /* buffer.c - the shared file that holds TFs
  *
  * From: main.c (opens it), intake.c (takes ranges), device.c (hands it to the reconstruction processes).  To: -.
- * Steps of opening, all in one thread: registry, open, lock, head of an earlier owner, room, reserve, map, fault. What fails gives
+ * Steps of opening, all in one thread: registry, open, lock, head of an earlier owner, room, map, place, reserve, fault. What fails gives
  * everything back. Until `opened` was called the loop reads nothing of this struct but `state` and what is atomic.
  */
 #include "config.h"
@@ -11,6 +11,7 @@
 #include "file.h"
 #include "log.h"
 #include "mem.h"
+#include "place.h"
 #include "pool.h"
 #include "room.h"
 #include "segments.h"
@@ -38,7 +39,7 @@ enum buffer_state { BUFFER_CLOSED, BUFFER_OPENING, BUFFER_OPEN };
 struct buffer {
     struct ev_loop *loop;
     char    *shm_dir, *run_dir, *farm, *node, *room_root, *path;
-    uint64_t wanted;
+    uint64_t wanted, domains;
     bool     huge_pages;
     void   (*opened)(void *arg, const struct err *why);
     void    *arg;
@@ -53,6 +54,7 @@ struct buffer {
     uint8_t *map;
     uint64_t generation, freed;
     unsigned removed;
+    uint64_t placed; char placed_text[64];       /* where the pages are */
     const char *trouble;
     struct err why;
     int      rc;
@@ -163,13 +165,31 @@ static int check_room(struct buffer *b, const struct stat *st, struct err *e)
     return 0;
 }
 
-/* Takes the pages from the file system, so that no later access can find it full. */
-static int reserve(struct buffer *b, struct err *e)
+/* Mapped, and told where its pages are to come from: before the first of them is taken. */
+static int map_and_place(struct buffer *b, struct err *e)
 {
+    struct err why;
+
     if (ftruncate(b->fd, (off_t)file_bytes(b)) < 0) {
         err_errno(e, ERR_FAILED, "buffer %s: a size of %" PRIu64 " bytes", b->path, file_bytes(b));
         return trouble(b, "ShmFailed");
     }
+    void *map = mmap(NULL, file_bytes(b), PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+    if (map == MAP_FAILED) {
+        err_errno(e, ERR_FAILED, "buffer %s: %" PRIu64 " bytes cannot be mapped", b->path, file_bytes(b));
+        return trouble(b, "ShmFailed");
+    }
+    b->map = map;
+    if (b->huge_pages && madvise(map, file_bytes(b), MADV_HUGEPAGE) < 0)
+        log_warning("buffer %s: no huge pages: %s", b->path, strerror(errno));
+    if (place_memory(map, file_bytes(b), b->domains, &why) < 0)
+        log_warning("buffer %s: %s", b->path, why.text);
+    return 0;
+}
+
+/* Takes the pages from the file system, so that no later access can find it full. */
+static int reserve(struct buffer *b, struct err *e)
+{
     for (uint64_t at = 0; at < file_bytes(b) && !b->stop; at += CHUNK) {
         uint64_t n = file_bytes(b) - at < CHUNK ? file_bytes(b) - at : CHUNK;
         int rc;
@@ -187,7 +207,7 @@ static int reserve(struct buffer *b, struct err *e)
     return 0;
 }
 
-/* Touches every page from here: the page tables are filled, and the memory is where this thread runs. */
+/* Touches every page from here: the page tables are filled. */
 static void touch(uint8_t *p, uint64_t n)
 {
     long page = sysconf(_SC_PAGESIZE);
@@ -202,17 +222,8 @@ static void touch(uint8_t *p, uint64_t n)
     }
 }
 
-static int map_and_fault(struct buffer *b, struct err *e)
+static int fault(struct buffer *b, struct err *e)
 {
-    void *map = mmap(NULL, file_bytes(b), PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-
-    if (map == MAP_FAILED) {
-        err_errno(e, ERR_FAILED, "buffer %s: %" PRIu64 " bytes cannot be mapped", b->path, file_bytes(b));
-        return trouble(b, "ShmFailed");
-    }
-    b->map = map;
-    if (b->huge_pages && madvise(map, file_bytes(b), MADV_HUGEPAGE) < 0)
-        log_warning("buffer %s: no huge pages: %s", b->path, strerror(errno));
     for (uint64_t at = 0; at < file_bytes(b) && !b->stop; at += CHUNK) {
         uint64_t n = file_bytes(b) - at < CHUNK ? file_bytes(b) - at : CHUNK;
         touch(b->map + at, n);
@@ -222,6 +233,7 @@ static int map_and_fault(struct buffer *b, struct err *e)
         err_set(e, ERR_STATE, "buffer %s: stopped while its pages were faulted", b->path);
         return trouble(b, "ShmFailed");
     }
+    b->placed = place_pages(b->map, file_bytes(b), b->placed_text, sizeof b->placed_text);
     return 0;
 }
 
@@ -267,8 +279,8 @@ static int open_steps(struct buffer *b, struct err *e)
     if (file_mkdirs(b->run_dir, 0755, e) < 0 ||
         segments_take_over(b->run_dir, b->farm, b->node, b->path, &b->freed, &b->removed, e) < 0)
         return -1;
-    if (open_file(b, &st, e) < 0 || adopt(b, &st, e) < 0 || check_room(b, &st, e) < 0 || reserve(b, e) < 0 ||
-        map_and_fault(b, e) < 0)
+    if (open_file(b, &st, e) < 0 || adopt(b, &st, e) < 0 || check_room(b, &st, e) < 0 || map_and_place(b, e) < 0 ||
+        reserve(b, e) < 0 || fault(b, e) < 0)
         return -1;
     return write_head(b, e);
 }
@@ -299,8 +311,18 @@ static void open_done(struct pool_task *t)
         b->ranges = ranges_create(b->wanted);
         log_info("buffer %s: %s, %" PRIu64 " bytes, generation %" PRIu64, b->path,
                  b->adopted ? "adopted" : "made", b->wanted, b->generation);
+        if (buffer_is_misplaced(b)) {
+            char wanted[200];
+            place_domains_text(b->domains, wanted, sizeof wanted);
+            log_warning("buffer %s: its pages are in domain %s, wanted %s", b->path, b->placed_text, wanted);
+        }
     }
     b->opened(b->arg, b->rc < 0 ? &b->why : NULL);
+}
+
+void buffer_place(struct buffer *b, uint64_t domains)
+{
+    b->domains = domains;
 }
 
 int buffer_open(struct buffer *b, struct err *e)
@@ -387,6 +409,21 @@ bool buffer_was_adopted(const struct buffer *b)
 uint64_t buffer_freed(const struct buffer *b)
 {
     return b->state == BUFFER_OPENING ? 0 : b->freed;
+}
+
+uint64_t buffer_domains_wanted(const struct buffer *b)
+{
+    return b->domains;
+}
+
+const char *buffer_domains(const struct buffer *b)
+{
+    return b->state == BUFFER_OPEN ? b->placed_text : "";
+}
+
+bool buffer_is_misplaced(const struct buffer *b)
+{
+    return b->state == BUFFER_OPEN && b->domains != 0 && (b->placed & ~b->domains) != 0;
 }
 
 struct ranges *buffer_ranges(struct buffer *b)

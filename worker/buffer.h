@@ -27,6 +27,8 @@ struct buffer_conf {
 struct buffer;
 
 struct buffer *buffer_create(const struct buffer_conf *conf, struct err *e);
+/* From which NUMA domains its pages are to come, a bit each, in turn; 0: any. Before buffer_open. */
+void  buffer_place(struct buffer *b, uint64_t domains);
 int   buffer_open(struct buffer *b, struct err *e);  /* starts; again after a failure. ERR_STATE while it is under way or open */
 /* remove: the file goes too. Else it stays for the next worker of this node to adopt. */
 void  buffer_destroy(struct buffer *b, bool remove);
@@ -39,6 +41,10 @@ uint64_t buffer_generation(const struct buffer *b);
 uint64_t buffer_faulted(const struct buffer *b);     /* bytes so far */
 bool  buffer_was_adopted(const struct buffer *b);
 uint64_t buffer_freed(const struct buffer *b);       /* bytes of left-over segments removed by buffer_open */
+
+uint64_t buffer_domains_wanted(const struct buffer *b);
+const char *buffer_domains(const struct buffer *b);  /* where the pages are: "0", "0 75 %, 1 25 %"; "" when not open, or not known */
+bool  buffer_is_misplaced(const struct buffer *b);
 
 struct ranges *buffer_ranges(struct buffer *b);      /* NULL while not open */
 void *buffer_at(struct buffer *b, uint64_t offset);  /* of the data */

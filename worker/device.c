@@ -15,6 +15,7 @@
 #include "frame.h"
 #include "log.h"
 #include "mem.h"
+#include "place.h"
 #include "times.h"
 #include "watch.h"
 #include "worker.h"
@@ -34,15 +35,21 @@ enum { RECIPES = 8 };                            /* that a process keeps at a ti
 #define SETUP_S  60.0                            /* from RecoWorkflow to its answer */
 #define CANCEL_S 1.0                             /* from Cancel to an answer */
 #define GRACE_S  0.5                             /* from TERM to KILL */
+#define UNCLEAN_S 2.0                            /* that a driver may take to give back what an ended process had */
 #define TRIES    3                               /* ends before RecoReady in a row that make a device broken; it is tried on */
 
 struct device {
     struct devices *all;
-    char     serial[96], class[64], software[64];
+    char     serial[96], class[64], software[64], backend[16];      /* backend: "" for one on the CPU */
     bool     emulated;
     bool     off;                                /* a mark took it out: nothing new */
+    bool     unclean;                            /* its memory is not free, or not known to be: no process is started */
     double   nominal;                            /* s, 0: none */
     uint64_t memory;
+    int      numa;                               /* of a real one; -1: not known */
+    struct place place;                          /* where its process belongs */
+    int      domain;                             /* from which that takes its memory: -1 from any, -2 not known */
+    char     cpus[128], misplaced[256];          /* as it was when it was shown last */
     enum device_state state;
     struct child *child;
     struct chan  *chan;
@@ -118,7 +125,7 @@ static void post(struct device *d, enum device_event event)
 
 static bool broken(const struct device *d)
 {
-    return d->state == DEVICE_STUCK || (d->boot_failures >= TRIES && (d->state == DEVICE_DOWN || d->state == DEVICE_BOOT ||
+    return d->unclean || d->state == DEVICE_STUCK || (d->boot_failures >= TRIES && (d->state == DEVICE_DOWN || d->state == DEVICE_BOOT ||
                                                                      d->state == DEVICE_ENDING));
 }
 
@@ -234,6 +241,16 @@ static bool is_ours(const struct device *d, const Sluice__Tf *tf, const Sluice__
            memcmp(&name, &d->held->key.name, sizeof name) == 0 && fence_cmp(fence, d->held->key.fence) == 0;
 }
 
+/* Where its process is now, and what of that is not as wanted. */
+static void look_where(struct device *d)
+{
+    cpu_set_t cpus;
+
+    d->cpus[0] = d->misplaced[0] = '\0';
+    if (d->child != NULL && d->software[0] != '\0' && place_cpus(child_pid(d->child), &cpus, d->cpus, sizeof d->cpus))
+        place_compare(&d->place, &cpus, d->cpus, d->domain, d->misplaced, sizeof d->misplaced);
+}
+
 static void ready(struct device *d, const Sluice__RecoReady *m)
 {
     if (d->state != DEVICE_BOOT) {
@@ -245,8 +262,12 @@ static void ready(struct device *d, const Sluice__RecoReady *m)
         d->memory = m->device->memory;
     d->boot_failures = 0;
     d->why[0] = '\0';
+    d->domain = m->device != NULL && m->device->has_numa_actual ? m->device->numa_actual : -2;
     post(d, DEVICE_READY);
     log_info("device %s: ready, pid %d, %s", d->serial, child_pid(d->child), d->software);
+    look_where(d);
+    if (d->misplaced[0] != '\0')
+        log_warning("device %s: %s", d->serial, d->misplaced);
     devices_pump(d->all);
 }
 
@@ -389,6 +410,7 @@ static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Devic
     dev->emulated = d->emulated;
     dev->has_nominal = d->nominal > 0;
     dev->nominal = d->nominal;
+    dev->backend = d->backend[0] ? (char *)d->backend : NULL;
     m->has_major = m->has_buffer_size = m->has_generation = m->has_nice = 1;
     m->major = PROTO_MAJOR;
     m->buffer_size = buffer_size(w->buffer);
@@ -405,7 +427,7 @@ static int boot(struct device *d, struct err *e)
     const struct chan_limits limits = { .beat_s = -1, .dead_s = -1 };     /* it computes: it cannot answer in the meantime */
     struct worker *w = d->all->worker;
     const char *argv[] = { w->reco, "attach", "--fd", "3", NULL };
-    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = nice_of(w), .ended = ended, .stuck = stuck,
+    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = nice_of(w), .place = &d->place, .ended = ended, .stuck = stuck,
                                .arg = d };
     Sluice__RecoOpen m;
     Sluice__Device dev;
@@ -435,6 +457,26 @@ static int boot(struct device *d, struct err *e)
     return 0;
 }
 
+/* Whether what the last process had is free again; if not, devices_offer comes when there is news. */
+static bool memory_is_free(struct device *d)
+{
+    char text[256];
+    enum gpu_memory memory = gpus_memory(d->all->worker->gpus, d->serial, d->since, text, sizeof text);
+    double waited = (double)(worker_now(d->all->worker) - d->since) / 1e9;
+    bool unclean = memory == GPU_TAKEN && d->since != 0 && waited > UNCLEAN_S;
+
+    if (memory == GPU_TAKEN)
+        snprintf(d->why, sizeof d->why, "%s", text);
+    if (unclean && !d->unclean)
+        log_err("device %s: not offered: %s", d->serial, text);
+    if (!unclean && d->unclean && memory == GPU_FREE)
+        log_info("device %s: its memory is free again", d->serial);
+    if (memory != GPU_ASKED)
+        d->unclean = unclean;
+    worker_changed(d->all->worker);
+    return memory == GPU_FREE;
+}
+
 static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
 {
     struct device *d = t->data;
@@ -442,7 +484,7 @@ static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)revents;
     ev_timer_stop(loop, t);
-    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer))
+    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer) || !memory_is_free(d))
         return;
     if (boot(d, &e) == 0) {
         post(d, DEVICE_SPAWN);
@@ -654,7 +696,7 @@ static void judge(struct device *d, int64_t now)
 static void fail_queue(struct devices *all)
 {
     struct held *h;
-    const char *why = all->n > 0 ? all->device[0].why : "there is none";
+    const char *why = all->n > 0 ? all->device[0].why : "none is known";
 
     while ((h = TAILQ_FIRST(&all->queue)) != NULL) {
         TAILQ_REMOVE(&all->queue, h, queue);
@@ -675,26 +717,76 @@ void devices_tick(struct devices *all)
 
 /* ---- the whole ----------------------------------------------------------------------------------------------- */
 
+static struct device *device_init(struct devices *all, const char *serial)
+{
+    struct device *d = &all->device[all->n++];
+
+    d->all = all;
+    d->numa = -1;
+    snprintf(d->serial, sizeof d->serial, "%s", serial);
+    snprintf(d->class, sizeof d->class, "%s", all->worker->class->name);
+    ev_init(&d->again, start);
+    d->again.data = d;
+    return d;
+}
+
+static void add_on_cpu(struct devices *all)
+{
+    const struct conf_class *class = all->worker->class;
+    char serial[96];
+
+    for (unsigned i = 0; i < class->devices; i++) {
+        snprintf(serial, sizeof serial, "%s-%.63s-%u", class->nominal_ms > 0 ? "emu" : "cpu", all->worker->node, i);
+        struct device *d = device_init(all, serial);
+        d->emulated = class->nominal_ms > 0;
+        d->nominal = d->seconds_per_tf = class->nominal_ms / 1000;
+        place_spread(all->worker->topology, i, class->devices, &d->place);
+    }
+}
+
+void devices_found(struct devices *all, const struct gpu *list, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct device *d = device_init(all, list[i].device.id);
+        snprintf(d->backend, sizeof d->backend, "%s", list[i].device.backend);
+        d->memory = list[i].device.memory;
+        d->numa = list[i].device.numa;
+        place_near(all->worker->topology, d->serial, d->numa, &d->place);
+        if (all->started)
+            start(all->worker->loop, &d->again, 0);
+    }
+    worker_changed(all->worker);
+}
+
+uint64_t devices_domains(const struct devices *all)
+{
+    uint64_t domains = 0;
+
+    for (unsigned i = 0; i < all->n; i++) {
+        if (all->device[i].place.domain >= 0)
+            domains |= UINT64_C(1) << all->device[i].place.domain;
+    }
+    return domains;
+}
+
+void devices_offer(struct devices *all)
+{
+    for (unsigned i = 0; i < all->n; i++) {
+        if (all->device[i].state == DEVICE_DOWN && !ev_is_active(&all->device[i].again))
+            start(all->worker->loop, &all->device[i].again, 0);
+    }
+}
+
 struct devices *devices_create(struct worker *w)
 {
     struct devices *all = mem_zalloc(sizeof *all);
 
     all->worker = w;
-    all->n = w->class->devices;
-    all->device = mem_array(all->n, sizeof *all->device);
+    all->device = mem_array(QUERY_DEVICES_MAX, sizeof *all->device);
     all->times = times_create();
     TAILQ_INIT(&all->queue);
-    for (unsigned i = 0; i < all->n; i++) {
-        struct device *d = &all->device[i];
-        d->all = all;
-        d->emulated = w->class->nominal_ms > 0;
-        d->nominal = w->class->nominal_ms / 1000;
-        d->seconds_per_tf = d->nominal;
-        snprintf(d->serial, sizeof d->serial, "%s-%s-%u", d->emulated ? "emu" : "cpu", w->node, i);
-        snprintf(d->class, sizeof d->class, "%s", w->class->name);
-        ev_init(&d->again, start);
-        d->again.data = d;
-    }
+    if (!gpus_are_real(w))
+        add_on_cpu(all);
     return all;
 }
 
@@ -772,6 +864,8 @@ const char *device_serial(const struct device *d)
 
 static Sluice__DeviceState shown(const struct device *d)
 {
+    if (d->unclean)
+        return SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;
     if (broken(d))
         return SLUICE__DEVICE_STATE__DEVICE_BROKEN;
     switch (d->state) {
@@ -785,10 +879,39 @@ static Sluice__DeviceState shown(const struct device *d)
     }
 }
 
-void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
+static void fill_place(struct device *d, Sluice__Device *m)
+{
+    look_where(d);
+    m->has_numa = d->numa >= 0;
+    m->numa = d->numa;
+    m->has_numa_wanted = d->place.domain >= 0;
+    m->numa_wanted = d->place.domain;
+    m->cpus_wanted = d->place.domain >= 0 ? d->place.text : NULL;
+    m->has_numa_actual = d->cpus[0] != '\0' && d->domain >= -1;
+    m->numa_actual = d->domain;
+    m->cpus_actual = d->cpus[0] != '\0' ? d->cpus : NULL;
+    m->misplaced = d->misplaced[0] != '\0' ? d->misplaced : NULL;
+}
+
+/* What is known of the memory of a real one. */
+static void fill_memory(const struct device *d, Sluice__Device *m)
+{
+    const struct gpu *gpu = gpus_find(d->all->worker->gpus, d->serial);
+
+    m->backend = d->backend[0] ? (char *)d->backend : NULL;
+    if (gpu == NULL || !gpu->measured)
+        return;
+    m->has_memory_used = m->has_memory_baseline = 1;
+    m->memory_used = gpu->device.used;
+    m->memory_baseline = gpu->baseline;
+    m->n_pids = gpu->device.n_pids;
+    m->pids = (uint32_t *)(void *)gpu->device.pid;
+}
+
+void devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
 {
     for (unsigned i = 0; i < all->n; i++) {
-        const struct device *d = &all->device[i];
+        struct device *d = &all->device[i];
         Sluice__Device *m = &out[i];
 
         sluice__device__init(m);
@@ -805,7 +928,9 @@ void devices_fill(const struct devices *all, Sluice__Device *out, int32_t *nice)
         m->nominal = d->nominal;
         m->has_seconds_per_tf = d->seconds_per_tf > 0;
         m->seconds_per_tf = d->seconds_per_tf;
-        m->why = d->why[0] && m->state == SLUICE__DEVICE_STATE__DEVICE_BROKEN ? (char *)d->why : NULL;
+        m->why = d->why[0] && broken(d) ? (char *)d->why : NULL;
+        fill_memory(d, m);
+        fill_place(d, m);
         m->has_pid = d->child != NULL;
         m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
         nice[i] = d->child ? child_nice(d->child) : 0;

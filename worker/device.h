@@ -5,6 +5,7 @@
 #ifndef SLUICE_DEVICE_H
 #define SLUICE_DEVICE_H
 
+#include "gpus.h"
 #include "held.h"
 
 struct devices;
@@ -18,6 +19,9 @@ int device_next(enum device_state from, enum device_event event, enum device_sta
 struct devices *devices_create(struct worker *w);
 void devices_destroy(struct devices *d);
 void devices_start(struct devices *d);           /* the buffer is there: processes may start */
+/* The real devices of the node are known now: they are taken in, and start as soon as they may. Called once. */
+void devices_found(struct devices *d, const struct gpu *list, unsigned n);
+void devices_offer(struct devices *d);           /* there is news of their memory: those that waited for it may start */
 void devices_stop(struct devices *d);            /* TERM to all, nothing starts again */
 bool devices_stopped(const struct devices *d);   /* no process is left */
 
@@ -30,10 +34,11 @@ void devices_nice(struct devices *d);
 /* These are taken out by marks, all others are not: they finish what they have and get nothing new while another device works. */
 void devices_off(struct devices *d, char *const *serials, size_t n);
 
+uint64_t devices_domains(const struct devices *d);           /* NUMA domains in which they are to run, a bit each; 0: anywhere */
 unsigned devices_count(const struct devices *d);
 unsigned devices_usable(const struct devices *d);            /* work, or come back by themselves soon */
 const char *device_serial(const struct device *d);
-/* For Register and Report. Texts belong to the device; fill with the address of n messages. */
-void devices_fill(const struct devices *d, Sluice__Device *out, int32_t *nice);
+/* For Register and Report. Texts belong to the device until the next call; fill with the address of n messages. */
+void devices_fill(struct devices *d, Sluice__Device *out, int32_t *nice);
 
 #endif

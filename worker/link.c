@@ -361,7 +361,7 @@ static void lost(void *arg, const struct err *why)
         snprintf(l->why, sizeof l->why, "no connection to sluiced at %.150s: %.300s", w->server,
                  why->code == ERR_NONE ? "it closed the connection" : why->text);
     if (was_up)
-        log_err("%s; %u TFs are kept, connecting again", l->why, HASH_COUNT(w->held.table));
+        log_err("%s; %u TFs are kept, %s", l->why, HASH_COUNT(w->held.table), w->fail_on_loss ? "the worker ends, as it was told to" : "connecting again");
     worker_changed(w);
     if (was_up && w->fail_on_loss)
         worker_stop(w, ERR_UNREACHABLE);

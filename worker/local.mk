@@ -1,8 +1,8 @@
 # worker/ - the data path; sees kernels (the reconstruction program only), proto, base
 
 # ---- worker and reconstruction process ----
-WORKER_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/worker -DLIBEXECDIR='"$(libexecdir)"'
-WORKER_LIBS     = worker/libworker.a $(PROTO_LIBS) $(BASE_LIBS)
+WORKER_CPPFLAGS = $(PROTO_CPPFLAGS) $(HWLOC_CFLAGS) -I$(srcdir)/worker -DLIBEXECDIR='"$(libexecdir)"'
+WORKER_LIBS     = worker/libworker.a $(PROTO_LIBS) $(HWLOC_LIBS) $(BASE_LIBS)
 
 noinst_LIBRARIES += worker/libworker.a
 worker_libworker_a_CPPFLAGS = $(WORKER_CPPFLAGS)
@@ -12,12 +12,15 @@ worker_libworker_a_SOURCES = \
 	%D%/deliver.c %D%/deliver.h %D%/outfile.c \
 	%D%/device.c %D%/device.h \
 	%D%/fence.c %D%/fence.h \
+	%D%/gpus.c %D%/gpus.h \
 	%D%/held.c %D%/held.h \
 	%D%/intake.c %D%/intake.h \
 	%D%/link.c %D%/link.h \
+	%D%/place.c %D%/place.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/priority.c %D%/priority.h \
 	%D%/pull.c %D%/pull.h \
+	%D%/query.c %D%/query.h \
 	%D%/range.c %D%/range.h \
 	%D%/report.c %D%/report.h \
 	%D%/room.c %D%/room.h \
@@ -36,7 +39,7 @@ sluice_worker_LDADD = $(WORKER_LIBS)
 
 libexec_PROGRAMS += sluice-reco
 sluice_reco_CPPFLAGS = $(WORKER_CPPFLAGS) $(KERNELS_CPPFLAGS)
-sluice_reco_SOURCES = %D%/reco_main.c %D%/attach.c %D%/attach.h
+sluice_reco_SOURCES = %D%/reco_main.c %D%/attach.c %D%/attach.h %D%/usage.c %D%/usage.h
 sluice_reco_LDADD = $(WORKER_LIBS) $(KERNELS_LIBS)
 
 # ---- source ----

@@ -351,6 +351,23 @@ static void buffer_opened(void *arg, const struct err *why)
     connect_now(p);
 }
 
+/* Its pages belong where the devices are. */
+static int open_buffer(struct program *p, struct err *e)
+{
+    buffer_place(p->w.buffer, devices_domains(p->w.devices));
+    return buffer_open(p->w.buffer, e);
+}
+
+/* Or not known, after the first try: the buffer does not wait for a driver any longer. */
+static void devices_known(void *arg)
+{
+    struct program *p = arg;
+    struct err e;
+
+    if (!p->w.stopping && open_buffer(p, &e) < 0)
+        log_warning("%s", e.text);
+}
+
 static void buffer_again(struct ev_loop *loop, struct ev_timer *t, int revents)
 {
     struct program *p = t->data;
@@ -358,7 +375,7 @@ static void buffer_again(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)revents;
     ev_timer_stop(loop, t);
-    if (!p->w.stopping && buffer_open(p->w.buffer, &e) < 0)
+    if (!p->w.stopping && open_buffer(p, &e) < 0)
         log_warning("%s", e.text);
 }
 
@@ -473,12 +490,19 @@ static int set_up(struct program *p, struct err *e)
     if (w->watch == NULL || (w->buffer = buffer_create(&conf, e)) == NULL)
         return -1;
     w->fences = fences_create(200000);
+    w->topology = topology_load(e);
+    if (w->topology == NULL)
+        return -1;
+    w->gpus = gpus_create(w);
     w->devices = devices_create(w);
     w->deliver = deliver_create(w);
     w->intake = intake_create(w);
     w->report = report_create(w);
     start_watchers(p);
-    return buffer_open(w->buffer, e);
+    if (!gpus_are_real(w))
+        return open_buffer(p, e);
+    gpus_search(w->gpus, devices_known, p);
+    return 0;
 }
 
 /* Threads first: what they had comes back to modules that are all still there. */
@@ -494,10 +518,12 @@ static void tear_down(struct program *p)
     clean &= pool_destroy(w->out, 0.1) == 0;
     clean &= pool_destroy(w->slow, 0.1) == 0;
     watch_destroy(w->watch);
+    int64_t since;
+    const char *lost = p->status == ERR_UNREACHABLE && w->link != NULL ? link_trouble(w->link, &since) : NULL;
+    if (clean)
+        report_last(w->report, "stopped", lost ? lost : "");
     link_destroy(w->link);
     w->link = NULL;
-    if (clean)
-        report_last(w->report, "stopped", "");
     if (!clean) {                                /* a thread may still look at what is ours */
         log_warning("worker: a thread hangs in the kernel and is left");
         log_close();
@@ -506,6 +532,8 @@ static void tear_down(struct program *p)
     intake_destroy(w->intake);
     held_free_all(&w->held);
     devices_destroy(w->devices);
+    gpus_destroy(w->gpus);
+    topology_free(w->topology);
     deliver_destroy(w->deliver);
     report_destroy(w->report);
     w->report = NULL;

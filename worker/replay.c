@@ -329,14 +329,14 @@ static void on_freed(void *arg, struct source *s, uint64_t id)
     want_turn(r);
 }
 
-static void on_stopping(void *arg, struct source *s)
+static void on_stopping(void *arg, struct source *s, const char *reason)
 {
     struct replay *r = arg;
     struct err e;
 
     (void)s;
-    err_set(&e, ERR_CANCELLED, "run %" PRIu64 " was stopped after %" PRIu64 " time-frames", r->conf.run,
-            r->announced);
+    err_set(&e, ERR_CANCELLED, "run %" PRIu64 " was stopped after %" PRIu64 " time-frames%s%.300s", r->conf.run,
+            r->announced, reason[0] != '\0' ? ": " : "", reason);
     cut_short(r, &e);
 }
 

@@ -56,6 +56,9 @@ static const char *trouble(const struct report *r, const char **text)
         *text = r->extra;
         return r->extra_word;
     }
+    word = gpus_trouble(w->gpus, text);
+    if (word[0] != '\0')
+        return word;
     word = deliver_trouble(w->deliver, text);
     if (word[0] == '\0')
         *text = "";
@@ -71,6 +74,17 @@ void report_trouble(struct report *r, const char *word, const char *text)
 
 /* ---- to sluiced -------------------------------------------------------------------------------------------- */
 
+static void fill_domains(const struct worker *w, Sluice__Report *m, char *wanted, size_t room)
+{
+    const char *actual = buffer_domains(w->buffer);
+
+    place_domains_text(buffer_domains_wanted(w->buffer), wanted, room);
+    m->numa_wanted = wanted[0] != '\0' ? wanted : NULL;
+    m->numa_actual = actual[0] != '\0' ? (char *)actual : NULL;
+    m->has_misplaced = actual[0] != '\0';
+    m->misplaced = buffer_is_misplaced(w->buffer);
+}
+
 static void send_report(struct report *r)
 {
     struct worker *w = r->worker;
@@ -80,6 +94,7 @@ static void send_report(struct report *r)
     int32_t *nice = mem_array(n, sizeof *nice);
     const struct ranges *ranges = buffer_ranges(w->buffer);
     const char *text = "", *word = trouble(r, &text);
+    char domains[200];
 
     devices_fill(w->devices, dev, nice);
     for (unsigned i = 0; i < n; i++)
@@ -105,6 +120,7 @@ static void send_report(struct report *r)
     m.late = r->late;
     m.buffer_size = buffer_size(w->buffer);
     m.restarts = w->restarts;
+    fill_domains(w, &m, domains, sizeof domains);
     link_send(w->link, &m.base);
     r->sent = ev_now(w->loop);
     r->late = 0;
@@ -144,7 +160,7 @@ static json_t *buffer_json(const struct worker *w)
 
 static json_t *devices_json(const struct worker *w)
 {
-    static const char *const state[] = { "starting", "free", "busy", "broken" };
+    static const char *const state[] = { "starting", "free", "busy", "broken", "unclean" };
     unsigned n = devices_count(w->devices);
     Sluice__Device *dev = mem_array(n, sizeof *dev);
     int32_t *nice = mem_array(n, sizeof *nice);

@@ -37,6 +37,8 @@ struct source {
     uint8_t      key[RUNKEY_SIZE];
     uint64_t     skipped;
     struct err   last;               /* why the last try failed */
+    bool         stopping;           /* the run is: */
+    double       stop_at;            /* loop time, from when on sluiced takes nothing any more */
     ev_timer     announce, patience;
 };
 
@@ -167,9 +169,22 @@ static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
     struct err e;
 
     (void)loop, (void)revents;
-    err_set(&e, ERR_UNREACHABLE, "sluiced at %s: no contact for %.3g s: %.300s", s->conf.server,
-            s->accepted > 0 ? s->conf.lost_s : s->conf.first_s, s->last.text);
+    if (s->stopping)
+        err_set(&e, ERR_CANCELLED, "run %" PRIu64 " was stopped, and sluiced at %s is gone", s->conf.run, s->conf.server);
+    else
+        err_set(&e, ERR_UNREACHABLE, "sluiced at %s: no contact for %.3g s: %.300s", s->conf.server,
+                s->accepted > 0 ? s->conf.lost_s : s->conf.first_s, s->last.text);
     fail(s, &e);
+}
+
+/* How long to try to reach sluiced: a run that is being stopped takes nothing after its time. */
+static double patience_of(const struct source *s)
+{
+    double left = s->stop_at - ev_now(s->conf.loop), most = s->accepted > 0 ? s->conf.lost_s : s->conf.first_s;
+
+    if (!s->stopping || left > most)
+        return most;
+    return left > 0 ? left : 0;
 }
 
 static void be_patient(struct source *s, double limit_s)
@@ -209,7 +224,7 @@ static void on_lost(void *arg, const struct err *why)
         fail(s, why);
         return;
     }
-    be_patient(s, s->accepted > 0 ? s->conf.lost_s : s->conf.first_s);
+    be_patient(s, patience_of(s));
     if (was_in)
         s->conf.events.changed(s->conf.arg, s);
 }
@@ -301,8 +316,11 @@ static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, co
     }
     case SLUICE__TYPE__RUN_STOPPING: {
         const Sluice__RunStopping *r = (const Sluice__RunStopping *)m;
-        if (is_ours(s, r->has_run, r->run))
-            s->conf.events.stopping(s->conf.arg, s);
+        if (!is_ours(s, r->has_run, r->run))
+            break;
+        s->stopping = true;
+        s->stop_at = ev_now(s->conf.loop) + (r->has_data_timeout ? r->data_timeout : s->conf.lost_s);
+        s->conf.events.stopping(s->conf.arg, s, r->reason != NULL ? r->reason : "");
         break;
     }
     case SLUICE__TYPE__OK:

@@ -16,7 +16,7 @@ struct source;
 struct source_events {
     void (*changed)(void *arg, struct source *s);                        /* accepted, window, lost, done: look again */
     void (*freed)(void *arg, struct source *s, uint64_t id);             /* released, and in no transfer: its memory is the owner's again */
-    void (*stopping)(void *arg, struct source *s);                       /* the run ends: hold nothing new, end the stream */
+    void (*stopping)(void *arg, struct source *s, const char *reason);   /* the run ends: hold nothing new, end the stream; reason: "" when none was given */
     void (*failed)(void *arg, struct source *s, const struct err *why);  /* refused, or out of contact for too long: nothing more is tried */
 };
 

@@ -11,6 +11,7 @@
 #include "file.h"
 #include "log.h"
 #include "mem.h"
+#include "place.h"
 #include "str.h"
 
 #include <dirent.h>
@@ -139,6 +140,47 @@ static unsigned kill_marked(const char *mark, bool exact, pid_t *one)
     return n;
 }
 
+/* Whether pid is, or descends from, a child of ours that is none of `children`: its parents are gone, and as their subreaper we got it. */
+static bool is_stray(const struct watch *w, pid_t pid)
+{
+    pid_t self = getpid(), parent = pid;
+    const struct child *c;
+
+    for (int depth = 0; depth < 64 && pid > 1; depth++, pid = parent) {
+        if (stat_of(pid, &parent) == 0)
+            return false;
+        if (parent != self)
+            continue;
+        TAILQ_FOREACH(c, &w->children, entry) {
+            if (c->pid == pid)
+                return false;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* Kills strays without a mark; those that bear one belong to a child that lives. Returns how many there were. */
+static unsigned kill_strays(const struct watch *w)
+{
+    char *full = mem_printf("%s=%s", MARK_NAME, w->mark);
+    DIR *proc = opendir("/proc");
+    struct dirent *d;
+    unsigned n = 0;
+
+    while (proc != NULL && (d = readdir(proc)) != NULL) {
+        pid_t pid = (pid_t)strtol(d->d_name, NULL, 10), parent;
+        if (pid <= 1 || stat_of(pid, &parent) == 'Z' || !is_stray(w, pid) || has_mark(pid, full, false))
+            continue;
+        kill(pid, SIGKILL);
+        n++;
+    }
+    if (proc != NULL)
+        closedir(proc);
+    free(full);
+    return n;
+}
+
 /* The list's lines: "PID START". */
 static unsigned kill_listed(const char *list_file, pid_t *one)
 {
@@ -243,7 +285,7 @@ static void child_gone(struct child *c, int status)
     struct watch *w = c->watch;
     char how[128];
     pid_t one;
-    unsigned n = kill_marked(c->mark, true, &one);
+    unsigned n = kill_marked(c->mark, true, &one) + kill_strays(w);
 
     if (n > 0)
         log_warning("device %s: %u processes that pid %d left behind were killed", c->name, n, c->pid);
@@ -413,11 +455,13 @@ static void __attribute__((noreturn)) become(const struct child_conf *conf, char
     sigprocmask(SIG_SETMASK, &none, NULL);
     null = open("/dev/null", O_RDWR);
     dup2(null, 0);
-    dup2(out, 1);
+    dup2(conf->answers ? conf->socket : out, 1);
     dup2(out, 2);
     dup2(conf->socket, 3);
     close_range(4, ~0U, 0);
     setpriority(PRIO_PROCESS, 0, conf->nice);
+    if (conf->place != NULL)
+        place_become(conf->place);
     execve(conf->argv[0], (char *const *)conf->argv, env);
     _exit(127);
 }

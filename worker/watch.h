@@ -1,15 +1,18 @@
 /* watch.h - child processes: started, ended for certain, and none of an earlier worker left
  *
  * A child leads a session of its own, dies when the worker dies, and bears a mark in its environment that its own children inherit: by it
- * whatever it left behind is found, also by the next worker of this node. This process is their subreaper.
+ * whatever it left behind is found, also by the next worker of this node. This process is their subreaper: what wiped the mark from its environment and
+ * left its parents comes to us, and goes with the next child that ends.
  */
 #ifndef SLUICE_WATCH_H
 #define SLUICE_WATCH_H
 
 #include <ev.h>
+#include <stdbool.h>
 #include <sys/types.h>
 #include "err.h"
 
+struct place;
 struct watch;
 struct child;
 
@@ -17,7 +20,9 @@ struct child_conf {
     const char *const *argv;                     /* argv[0]: path of the program; NULL at the end */
     int    socket;                               /* becomes its descriptor 3; ours to close afterwards */
     const char *name;                            /* of its device, for the log */
+    bool   answers;                              /* what it writes to standard output goes to the socket, not to the log */
     int    nice;
+    const struct place *place;                   /* NULL: anywhere */
     /* It is gone, and so is everything it started. The child is freed after this. */
     void (*ended)(void *arg, int status, const char *how);        /* how: "exit 3", "signal 11 (Segmentation fault)" */
     /* It outlived KILL by 5 s: "unkillable, pid 7 since ..., waiting in ...". It may end yet. */

@@ -11,6 +11,7 @@
 #include "conf.h"
 #include "held.h"
 #include "names.h"
+#include "place.h"
 #include "pool.h"
 #include "priority.h"
 
@@ -33,6 +34,8 @@ struct worker {
     struct held_table held;
     struct fences  *fences;
     struct intake  *intake;
+    struct topology *topology;
+    struct gpus    *gpus;
     struct devices *devices;
     struct deliver *deliver;
     struct report  *report;

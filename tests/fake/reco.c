@@ -11,6 +11,8 @@
  *   hang          answers nothing more
  *   deaf          hang, and TERM is ignored
  *   brood:F       hang, after starting a child in a session of its own that ignores TERM; its pid goes to file F
+ *   double:F      the same, forked twice; the grandchild holds memory of the device
+ *   wiped:F       the same, and the grandchild has no environment by which it could be found
  *   unsealed      a result that could still be changed
  *   short         a result of another size than announced
  *   liar          a result whose digest is wrong
@@ -18,14 +20,24 @@
  *   garbage       bytes that are no message
  *   as:F          what file F says, copy when it is not there
  *   chatty        a million lines to stderr, then copy
+ *
+ * With FAKE_GPUS=DIR it is a machine with GPUs besides, `devices` and `usage` answer for it:
+ *   DIR/devices        the answer to devices, as it stands
+ *   DIR/query          how both answer: hang, deaf (TERM is ignored), die, rubbish, much; else as they should
+ *   DIR/held.PID       "SERIAL BYTES": memory that process PID holds while it lives
+ *   DIR/leak           "SERIAL BYTES": memory that nobody gives back
+ * 1000000 bytes of each are in use by nobody; a process that attaches holds 500000000.
  */
 #include "config.h"
 
 #include "clock.h"
+#include "file.h"
 #include "mem.h"
+#include "place.h"
 #include "shm_layout.h"
 #include "wire.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -41,6 +53,7 @@ static struct wire wire = { 3 };
 static char *workflow[8];
 static const uint8_t *data;
 static struct err e;
+static const char *gpus, *serial;               /* FAKE_GPUS; of the device */
 
 static void die(const char *what)
 {
@@ -151,6 +164,120 @@ static void brood(const char *file)
     fclose(f);
 }
 
+/* ---- a machine with GPUs ------------------------------------------------------------------ */
+
+static void hold_memory(void)
+{
+    char path[300];
+
+    if (gpus == NULL)
+        return;
+    snprintf(path, sizeof path, "%s/held.%d", gpus, (int)getpid());
+    FILE *f = fopen(path, "w");
+    fprintf(f, "%s %d\n", serial, 500000000);
+    fclose(f);
+}
+
+/* A grandchild that left its parents, its session and, when wiped, its environment. */
+static void brood_twice(const char *file, bool wiped)
+{
+    extern char **environ;
+
+    if (fork() == 0) {
+        setsid();
+        if (fork() != 0)
+            _exit(0);
+        signal(SIGTERM, SIG_IGN);
+        hold_memory();
+        FILE *f = fopen(file, "w");
+        fprintf(f, "%d\n", (int)getpid());
+        fclose(f);
+        if (wiped) {
+            static char *none[] = { NULL };
+            environ = none;
+            execle("/bin/sleep", "sleep", "1000", (char *)NULL, none);
+        }
+        hang();
+    }
+    while (access(file, F_OK) != 0)
+        usleep(1000);
+}
+
+static void print_usage(const char *id)
+{
+    DIR *dir = opendir(gpus);
+    struct dirent *d;
+    unsigned long long used = 1000000;
+    char pids[2000] = "";
+
+    while ((d = readdir(dir)) != NULL) {
+        char path[600], of[100];
+        unsigned long long bytes;
+        int pid = strncmp(d->d_name, "held.", 5) == 0 ? atoi(d->d_name + 5) : 0;
+        if ((pid == 0 && strcmp(d->d_name, "leak") != 0) || (pid != 0 && kill(pid, 0) < 0))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", gpus, d->d_name);
+        FILE *f = fopen(path, "r");
+        if (f != NULL && fscanf(f, "%99s %llu", of, &bytes) == 2 && strcmp(of, id) == 0) {
+            used += bytes;
+            if (pid != 0)
+                snprintf(pids + strlen(pids), sizeof pids - strlen(pids), "%s%d", pids[0] ? ", " : "", pid);
+        }
+        if (f != NULL)
+            fclose(f);
+    }
+    closedir(dir);
+    printf("{\"id\": \"%s\", \"used\": %llu, \"pids\": [%s]}", id, used, pids);
+}
+
+/* Every id that the devices' file names. */
+static void usage(const char *devices)
+{
+    const char *sep = "";
+
+    printf("{\"usage\": [");
+    for (const char *p = devices; (p = strstr(p, "\"id\": \"")) != NULL; sep = ", ") {
+        char id[100] = "";
+        p += strlen("\"id\": \"");
+        sscanf(p, "%99[^\"]", id);
+        printf("%s", sep);
+        print_usage(id);
+    }
+    printf("]}\n");
+}
+
+static int query(const char *what)
+{
+    char path[300], *how, *devices;
+    size_t n;
+
+    snprintf(path, sizeof path, "%s/query", gpus);
+    how = file_read(path, 100, &n, &e);
+    if (how != NULL && strncmp(how, "deaf", 4) == 0)
+        signal(SIGTERM, SIG_IGN);
+    if (how != NULL && (strncmp(how, "hang", 4) == 0 || strncmp(how, "deaf", 4) == 0))
+        hang();
+    if (how != NULL && strncmp(how, "die", 3) == 0)
+        crash();
+    for (int i = 0; how != NULL && strncmp(how, "much", 4) == 0 && i < 100000; i++)
+        printf("[[[[[[[[[[\n");
+    if (how != NULL && strncmp(how, "rubbish", 7) == 0) {
+        printf("Segmentation violation in driver, all is \xff well\n");
+        return 0;
+    }
+    free(how);
+    snprintf(path, sizeof path, "%s/devices", gpus);
+    devices = file_read(path, 1 << 20, &n, &e);
+    if (devices == NULL)
+        die("devices");
+    if (strcmp(what, "devices") == 0)
+        printf("%s\n", devices);
+    else
+        usage(devices);
+    free(devices);
+    return 0;
+}
+
 static void slow(const Sluice__RecoRun *run, int64_t ms)
 {
     int64_t until = clock_mono_ns() + ms * 1000000;
@@ -212,6 +339,9 @@ static void run_tf(const Sluice__RecoRun *run)
     } else if (strncmp(how, "brood:", 6) == 0) {
         brood(arg);
         hang();
+    } else if (strncmp(how, "double:", 7) == 0 || strncmp(how, "wiped:", 6) == 0) {
+        brood_twice(arg, how[0] == 'w');
+        hang();
     } else if (strcmp(how, "garbage") == 0) {
         if (write(wire.fd, "this is no message of ours", 26) != 26)
             exit(9);
@@ -242,11 +372,15 @@ static void set_up(uint32_t id, const Sluice__RecoWorkflow *m)
     send_message(id, &ok.base, NULL, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     Sluice__RecoReady ready = SLUICE__RECO_READY__INIT;
+    Sluice__Device device = SLUICE__DEVICE__INIT;
     struct wire_message in;
 
+    gpus = getenv("FAKE_GPUS");
+    if (argc > 1 && gpus != NULL && strcmp(argv[1], "attach") != 0)
+        return query(argv[1]);
     if (getenv("FAKE_RECO_UNUSABLE") != NULL)
         return 3;
     if (wire_read(&wire, &in, &e) <= 0 || in.type != SLUICE__TYPE__RECO_OPEN || in.n_fds != 1)
@@ -256,8 +390,13 @@ int main(void)
     if (map == MAP_FAILED)
         die("map");
     data = (const uint8_t *)map + SHM_HEAD;
+    serial = mem_strdup(open->device->serial);
+    hold_memory();
     wire_free(&in);
     ready.software = (char *)"fake reco";
+    device.has_numa_actual = 1;
+    device.numa_actual = place_own_domain();
+    ready.device = &device;
     send_message(0, &ready.base, NULL, 0);
     int rc;
     while ((rc = wire_read(&wire, &in, &e)) > 0) {
@@ -269,5 +408,6 @@ int main(void)
     }
     for (int i = 0; i < 8; i++)
         free(workflow[i]);
+    free((char *)serial);
     return rc < 0 ? 9 : 0;
 }

@@ -8,7 +8,6 @@ teardown() { cd /; farm_teardown; }
 
 CORPUS=$SLUICE_SRCDIR/tests/fuzz/corpus/frame
 nonsense() { perl "$SLUICE_SRCDIR/tests/fault/frames.pl" "$@"; }
-seed() { echo "${SLUICE_SEED:-$RANDOM$RANDOM}"; }
 handshakes() { metric "sluice_handshakes_total{end=\"$1\"}"; }
 memory_kb() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
 closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
@@ -22,7 +21,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   wait_until 20 done_at_least 10
   before=$(memory_kb "$PID_sluiced")
   n=$(scaled 130)
-  run nonsense send "unix:$SLUICE_SOCKET" raw "$n" "$(seed)" "$CORPUS"
+  run nonsense send "unix:$SLUICE_SOCKET" raw "$n" "$SEED" "$CORPUS"
   echo "$output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt $((n / 2)) ]
   # every one that was closed for what it said was counted
   [ "$(handshakes malformed)" -ge $((n / 2)) ]
@@ -31,7 +30,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   stream_goes_on
   for role in worker source; do
     was=$(event protocol_errors)
-    run nonsense send "unix:$SLUICE_SOCKET" $role "$n" "$(seed)" "$CORPUS"
+    run nonsense send "unix:$SLUICE_SOCKET" $role "$n" "$SEED" "$CORPUS"
     echo "$role: $output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt $((n / 2)) ]
     [ "$(event protocol_errors)" -ge $((was + n / 2)) ]
     sluice ping
@@ -40,7 +39,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   # as a person without rights: what is well formed is refused by role
   was=$(event protocol_errors)
   cp "$SLUICE_SRCDIR/tests/fault/frames.pl" "$FARM/"; cp -r "$CORPUS" "$FARM/corpus"; chmod -R a+rX "$FARM/corpus" "$FARM/frames.pl"
-  run as_nobody perl "$FARM/frames.pl" send "unix:$SLUICE_SOCKET" client "$n" "$(seed)" "$FARM/corpus"
+  run as_nobody perl "$FARM/frames.pl" send "unix:$SLUICE_SOCKET" client "$n" "$SEED" "$FARM/corpus"
   echo "client: $output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt $((n / 3)) ]
   [ "$(event protocol_errors)" -gt "$was" ]
   [ "$EUID" -ne 0 ] || [ "$(event refused_permission)" -gt 0 ]
@@ -63,9 +62,9 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   wait_until 20 done_at_least 5
   address=unix:$(find "$FARM/farm" -name 'source-*.sock')
   pid=$(basename "$address" .sock); pid=${pid#source-}
-  run nonsense send "$address" raw "$(scaled 130)" "$(seed)" "$CORPUS"
+  run nonsense send "$address" raw "$(scaled 130)" "$SEED" "$CORPUS"
   echo "$output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt 65 ]
-  run nonsense send "$address" raw "$(scaled 60)" "$(seed)" "$CORPUS" PULL
+  run nonsense send "$address" raw "$(scaled 60)" "$SEED" "$CORPUS" PULL
   echo "$output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt 30 ]
   ! ended "$pid"
   stream_goes_on
@@ -77,7 +76,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
 
 @test "B40 a scheduler that talks nonsense: the worker says what is wrong, lives, and registers when a real one comes; commands end with a status" {
   mkdir "$FARM/shm"
-  background liar perl "$SLUICE_SRCDIR/tests/fault/frames.pl" serve "$SLUICE_SOCKET" "$(seed)"
+  background liar perl "$SLUICE_SRCDIR/tests/fault/frames.pl" serve "$SLUICE_SOCKET" "$SEED"
   wait_until 10 test -S "$SLUICE_SOCKET"
   background worker sluice-worker --server "unix:$SLUICE_SOCKET" --node n001 --class fake --config "$FARM/conf" --run-dir "$FARM/farm/run/n001" --shm-dir "$FARM/shm" --shm 16M
   wait_until 20 worker_is n001 .state error
@@ -100,7 +99,7 @@ closed() { sed -n 's/^closed \([0-9]*\) .*/\1/p' <<<"$output"; }
   munge_start net
   printf 'listen = 127.0.0.1:7447\nauth = munge\n' >>"$FARM/conf"
   daemon "${IN_net[@]}"
-  run "${IN_net[@]}" perl "$SLUICE_SRCDIR/tests/fault/frames.pl" send 127.0.0.1:7447 raw "$(scaled 130)" "$(seed)" "$CORPUS"
+  run "${IN_net[@]}" perl "$SLUICE_SRCDIR/tests/fault/frames.pl" send 127.0.0.1:7447 raw "$(scaled 130)" "$SEED" "$CORPUS"
   echo "$output"; [ "$status" -eq 0 ]; [ "$(closed)" -gt 65 ]
   [ "$(handshakes malformed)" -ge 65 ]
   run "${IN_net[@]}" timeout 20 sluice --server 127.0.0.1:7447 ping

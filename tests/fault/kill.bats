@@ -121,7 +121,7 @@ settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or faile
     sluice replay "$(sample 2)" --run "$id" --loop 40 --rate max >/dev/null 2>&1 &
     replay=$!
     wait_until 10 eval '[ "$(sluice run show '"$id"' --json | jq ".runs[0].dispatched")" -ge 1 ]'
-    timeout 20 sluice run stop "$id" --data-timeout "$((RANDOM % 500 + 1))ms"
+    timeout 20 sluice run stop "$id" --data-timeout "$(((SEED + i * 7919) % 500 + 1))ms"
     wait "$replay" || true
     settled "$id" "$(json '.runs[0].announced' sluice run show "$id")"
   done

@@ -108,7 +108,9 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
     esac
     sluice replay "$(sample 2)" --run "$RUN" --loop 2 --rate max >"$FARM/replay.out" 2>&1 3>&- || [ "$?" -eq 10 ]
     sluice run stop "$RUN" >/dev/null
-    is '.runs[0] | [.done, .failed, .lost] | join(" ")' "0 2 0" sluice run show "$RUN"
+    is '.runs[0] | [.done, .failed, .lost, .state] | join(" ")' "0 2 0 error" sluice run show "$RUN"
+    run sluice wait run "$RUN"
+    [ "$status" -eq 1 ]
     [[ $(json '.runs[0].text' sluice run show "$RUN") =~ ^"TF "[12]" failed on n001 after 3 tries: OutputFailed: "$cause ]]
     [ "$(json '[.tfs[] | .reason] | unique | join(" ")' sluice run tfs "$RUN" --settled)" = OutputFailed ]
     [ "$(json "[.tfs[] | select(.text | test(\"$cause\"))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
@@ -119,4 +121,7 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   daemon
   [[ $(json '.runs[0].text' sluice run show "$RUN") =~ "OutputFailed: "$cause ]]
   [ "$(json "[.tfs[] | select(.reason == \"OutputFailed\" and (.text | test(\"$cause\")))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
+  # a run of the replay's own: nothing was done, which is more than some that failed
+  run sluice replay "$(sample 2)" --workflow decode --output "$path"
+  [ "$status" -eq 1 ]
 }

@@ -94,7 +94,7 @@ faketime_clean() {
 
 # metronome FILE NICE: how long at most a process of this nice value was not run when it wanted to, in $FARM/FILE, s.
 metronome() {
-  background "metronome_$1" nice -n "$2" perl -e 'sub now { open my $f, "<", "/proc/uptime"; (split " ", <$f>)[0] } my ($last, $worst) = (now(), 0);
+  background "metronome_$1" "${ON_ONE[@]}" nice -n "$2" perl -e 'sub now { open my $f, "<", "/proc/uptime"; (split " ", <$f>)[0] } my ($last, $worst) = (now(), 0);
     for (;;) { select undef, undef, undef, 0.05; my $t = now(); if ($t - $last > $worst) { $worst = $t - $last; open my $f, ">", "$ARGV[0].new"; print $f $worst; close $f; rename "$ARGV[0].new", $ARGV[0] } $last = $t }' "$FARM/$1"
 }
 stood_still() { awk -v g="$(cat "$FARM/$1")" -v limit="$2" 'BEGIN { exit !(g > limit) }'; }
@@ -191,11 +191,11 @@ hang() {
   nodes_real 'n[001-002]'
   mkdir -p "$FARM/shm"
   for n in n001 n002; do
-    START_LIMIT=60 start $n nice -n 19 -- sluice-worker --server "unix:$SLUICE_SOCKET" --node $n --class real --config "$FARM/conf" \
+    START_LIMIT=60 start $n "${ON_ONE[@]}" nice -n 19 -- sluice-worker --server "unix:$SLUICE_SOCKET" --node $n --class real --config "$FARM/conf" \
       --run-dir "$FARM/farm/run/$n" --log "$FARM/hung.log" --log-level debug --shm-dir "$FARM/shm" --shm 64M 8>&-
   done
   local loops=() i
-  for ((i = 0; i < 4 * $(nproc); i++)); do background "busy$i" sh -c 'while :; do :; done'; loops+=($!); done
+  for i in {1..4}; do background "busy$i" "${ON_ONE[@]}" sh -c 'while :; do :; done'; loops+=($!); done
   background disk sh -c 'while :; do dd if=/dev/zero of="$0" bs=1M count=32 oflag=dsync 2>/dev/null; done' "$FARM/farm/run/load"
   loops+=("$!")
   # what the machine gives a process of the loop's nice value, and one of the reading threads

@@ -11,7 +11,7 @@ flip() { perl -e '
   my ($file, $n, $seed) = @ARGV; srand($seed); print "seed $seed\n";
   open(my $f, "+<:raw", $file) or die; my $size = -s $file;
   for (1 .. $n) { my $at = int(rand($size)); seek($f, $at, 0); read($f, my $c, 1); seek($f, $at, 0); print $f chr(ord($c) ^ (1 + int(rand(255)))); }
-  close($f) or die;' "$FARM/state/state.db" "$1" "${SLUICE_SEED:-$RANDOM$RANDOM}"; }
+  close($f) or die;' "$FARM/state/state.db" "$1" "$SEED"; }
 
 # filled_state: marks on many nodes, pools moved, a run with time-frames; then an end in order. It is kept for the next damage.
 filled_state() {

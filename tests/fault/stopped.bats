@@ -12,7 +12,7 @@ run_begin() {
   worker n001 --; worker n002 --
   wait_until 20 is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
   RUN=$(sluice run start --workflow decode --output "$FARM/out")
-  background source sluice-source replay --server "unix:$SLUICE_SOCKET" --run "$RUN" --loop 100000 --rate 20 "$(sample 2)"
+  background source sluice-source replay --server "unix:$SLUICE_SOCKET" --run "$RUN" --loop 100000 --rate 10 "$(sample 2)"
   wait_until 20 done_at_least 10
 }
 # run_end: the source ends, the run too; what is done lies there once, and is what it should be.

@@ -81,11 +81,11 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   mkfifo "$FARM/log.fifo"
   sleep 1000 <"$FARM/log.fifo" 3>&- &                        # opens it and never reads
   STARTED+=($!)
-  LOG=$FARM/log.fifo worker one 1 nice -n 19
+  LOG=$FARM/log.fifo worker one 1 "${ON_ONE[@]}" nice -n 19
   wait_until 10 node_is lab-1 .usable true
   burners=()
-  for ((i = 0; i < 4 * $(nproc); i++)); do
-    (while :; do :; done) 3>&- &
+  for i in {1..4}; do
+    "${ON_ONE[@]}" sh -c 'while :; do :; done' 3>&- &
     burners+=($!)
   done
   id=$(sluice run start --workflow none --sources 2)
@@ -108,6 +108,23 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   ! ended "$PID_one"
   [ "$(json '.runs[0].done' sluice run show "$id")" -ge 1 ]
   sluice run stop "$id" --data-timeout 2s || true
+}
+
+@test "--fail-on-loss: a worker whose sluiced is gone ends with 6 and says why; without it, it waits" {
+  bench 'devices = 1 shm = "8M"'
+  start one -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" --node lab-1 --run-dir "$FARM/run/1" --log "$FARM/worker-1.log" --fail-on-loss
+  worker two 2
+  wait_until 10 is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+  kill -KILL "$PID_sluiced"
+  wait_until 5 ended "$PID_one"
+  rc=0; wait "$PID_one" || rc=$?
+  [ "$rc" -eq 6 ]
+  grep -q "err: no connection to sluiced at unix:$SLUICE_SOCKET: .*the worker ends" "$FARM/worker-1.log"
+  [ "$(jq -r .state "$FARM/run/1/status.json")" = stopped ]
+  [[ $(jq -r .reason "$FARM/run/1/status.json") == "no connection to sluiced at unix:$SLUICE_SOCKET: "* ]]
+  [ -z "$(ls "$FARM/shm" | grep -v lab-2)" ]
+  wait_until 10 eval '[ "$(jq -r .word "$FARM/run/2/status.json")" = NoScheduler ]'
+  ! ended "$PID_two"
 }
 
 @test "B60 a buffer that has no room: the node is in contact, says ShmShort with the sizes, and takes no work" {
@@ -174,6 +191,52 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   is '.crashes[0].device' cpu-lab-1-0 sluice crash show 1
   cmp "$(json '.crashes[0].folder' sluice crash list)/tf" "$(sample 2)"
   sluice check
+}
+
+@test "B69 a device whose memory is held by a process that is not ours is marked with its pid, and works again when that process has gone" {
+  bench 'devices = 2 shm = "16M" gpu_arch = gfx906'
+  mkdir "$FARM/gpus"
+  jq -n '{devices: [("0000:03:00.0", "0000:c1:00.0") | {backend: "hip", id: ., class: "gfx906", memory: 34342961152, numa: 0, usable: true}]}' >"$FARM/gpus/devices"
+  start one env FAKE_RECO_DOES="as:$FARM/does" FAKE_GPUS="$FARM/gpus" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+  wait_until 10 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  sleep 1000 3>&- &
+  holder=$!
+  STARTED+=("$holder")
+  echo "0000:03:00.0 3221225472" >"$FARM/gpus/held.$holder"
+  first=$(json '.nodes[] | select(.name == "lab-1") | .devices[] | select(.serial == "0000:03:00.0") | .pid' sluice nodes)
+  kill -KILL "$first"
+  wait_until 20 node_is lab-1 '[.devices[].state] | sort | join(" ")' "free unclean"
+  wait_until 10 node_is lab-1 '[.marks[] | .part, .owner_kind, .evidence] | join(" ")' "0000:03:00.0 health pids $holder"
+  [[ $(json '.nodes[] | select(.name == "lab-1") | .marks[0].reason' sluice nodes) == "3.0 GiB of its memory are in use, 976.6 KiB when it is free; held by pids $holder" ]]
+  node_is lab-1 '[.usable, (.why | sort | join(","))] | map(tostring) | join(" ")' "true MarkedByHealth,SlotUnclean"
+  id=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(sample 2)" --run "$id" --loop 4 --rate max >/dev/null 2>&1
+  sluice run stop "$id"
+  is '[.tfs[].device] | unique | join(" ")' 0000:c1:00.0 sluice run tfs "$id" --settled
+  kill "$holder"
+  wait_until 20 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  wait_until 10 node_is lab-1 '[.usable, (.marks | length)] | map(tostring) | join(" ")' "true 0"
+  sluice node history lab-1 | grep -q 'its memory is free again'
+  sluice check
+}
+
+@test "B63 a process that cannot run where its device is: node show and shm say what was wanted and what is" {
+  bench 'devices = 2 shm = "16M"'
+  worker one 1 env "HWLOC_SYNTHETIC=numa:2 pu:512"
+  wait_until 20 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  here=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
+  node_is lab-1 '[.devices[] | .numa_wanted, .cpus_wanted, .cpus_actual] | join(" ")' "0 0-511 $here 1 512-1023 $here"
+  node_is lab-1 '.devices[1].misplaced | split(";")[0]' "runs on CPUs $here, wanted 512-1023"
+  if [[ -d /sys/devices/system/node/node0 && ! -d /sys/devices/system/node/node1 ]]; then
+    node_is lab-1 '[.devices[] | .numa_actual] | join(" ")' "0 -1"
+    node_is lab-1 '.devices[0].misplaced' null
+    node_is lab-1 '.devices[1].misplaced | split("; ")[1]' "memory from any domain, wanted 1"
+    is '.shm[] | select(.node == "lab-1") | [.numa_wanted, .numa, .misplaced] | map(tostring) | join(" ")' "0,1 0 false" sluice shm
+  fi
+  sluice node show lab-1 | grep cpu-lab-1-1 | grep -F "runs on CPUs $here, wanted 512-1023"
+  sluice node show lab-1 -o placement --parsable | grep -F "cpu-lab-1-0: NUMA domain 0, CPUs $here"
+  grep -F "device cpu-lab-1-1: runs on CPUs $here, wanted 512-1023" "$FARM/worker-1.log"
 }
 
 @test "TFs that hang are ended at the stop of their run, and the node is whole again" {

@@ -168,3 +168,24 @@ shm_dir() { cat "$1/shm-dir"; }
   wait "$waiting"
   is '.jobs[0] | [.state, .done] | join(" ")' 'done 3' sluice job show "$id"
 }
+
+@test "down stops the runs that are on: a replay ends soon with 11 and the reason, and the next up finds no run without its source" {
+  farm_up --nodes mi50:2 --nominal mi50=50
+  background_replay() { sluice replay "$(sample 2)" --loop 100000 --rate 20 --workflow none "$@" >"$FARM/replay.out" 2>&1; }
+  background_replay &
+  replay=$!
+  wait_until 20 is '.runs[0].done >= 5' true sluice run show 1
+  SECONDS=0
+  sluice down --dir "$FARM/farm"
+  wait_until 10 ended "$replay"
+  [ "$SECONDS" -lt 15 ]
+  rc=0; wait "$replay" || rc=$?
+  cat "$FARM/replay.out"
+  [ "$rc" -eq 11 ]
+  grep -q 'run 1 was stopped.*: the farm is taken down' "$FARM/replay.out"
+  farm_up
+  is '.runs[0] | [.state, .in_flight, (.announced == .done + .lost)] | join(" ")' "done 0 true" sluice run show 1
+  [[ $(json '.runs[0].text' sluice run show 1) == "stopped: the farm is taken down"* ]]
+  sluice status --json | jq -e '[.status[0].alarms[] | select(.word == "SourceGone")] == []'
+  sluice check
+}

@@ -907,6 +907,44 @@ static void a_source_that_comes_back_goes_on(void **state)
     assert_int_equal(the_run(run)->lost, 1);
 }
 
+/* A stopped source: pulls fail at once, contact is lost later. The tries are not used up in between, and the time for its return is whole. */
+static void a_silent_source_uses_up_no_tries(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    double contact = world.d.conf->limits.contact_timeout, grace = world.d.conf->limits.grace;
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_non_null(a);
+    answer_failed(n, a, "PullTimeout");
+    FREE(a);
+    world_pass(contact - 0.5);
+    world_turn();
+    assert_null(assigned_somewhere(&n));         /* no second try while nobody knows */
+    world_hang_up(s);                            /* contact is lost */
+    world_pass(grace - 1);                       /* longer than the pause was */
+    assert_int_equal(the_run(run)->lost, 0);
+    s = join_source(run, 0, true, 1);
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_non_null(a);
+    answer_failed(n, a, "PullStalled");          /* and one that lives is asked again after the pause */
+    FREE(a);
+    world_pass(contact + 0.5);
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_non_null(a);
+    answer_failed(n, a, "PullTimeout");
+    FREE(a);
+    world_turn();
+    assert_int_equal(the_run(run)->lost, 1);     /* the third of three */
+}
+
 static void a_source_that_does_not_come_back_is_given_up(void **state)
 {
     uint64_t run = begin_run(2);
@@ -1417,6 +1455,7 @@ int main(void)
         WITH_WORLD(nobody_hears_of_a_run_before_it_is_on_disk),
         WITH_WORLD(runs_share_the_pool_by_least_charge),
         WITH_WORLD(a_source_that_comes_back_goes_on),
+        WITH_WORLD(a_silent_source_uses_up_no_tries),
         WITH_WORLD(a_source_that_does_not_come_back_is_given_up),
         WITH_WORLD(a_place_is_taken_once),
         WITH_WORLD(a_run_is_over_when_its_sources_are_and_all_is_settled),

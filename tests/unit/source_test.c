@@ -38,9 +38,9 @@ static void on_freed(void *arg, struct source *s, uint64_t id)
     n_freed++;
 }
 
-static void on_stopping(void *arg, struct source *s)
+static void on_stopping(void *arg, struct source *s, const char *reason)
 {
-    (void)arg, (void)s;
+    (void)arg, (void)s, (void)reason;
     n_stopping++;
 }
 

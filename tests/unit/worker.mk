@@ -1,6 +1,6 @@
 # unit tests of worker/
 WORKER_TESTS = tests/unit/range_test tests/unit/room_test tests/unit/buffer_test tests/unit/fence_test tests/unit/outfile_test \
-	tests/unit/times_test tests/unit/worker_test tests/unit/pull_test tests/unit/attach_test
+	tests/unit/times_test tests/unit/gpus_test tests/unit/place_test tests/unit/worker_test tests/unit/pull_test tests/unit/attach_test
 check_PROGRAMS += $(WORKER_TESTS)
 TESTS += $(WORKER_TESTS)
 
@@ -20,6 +20,12 @@ tests_fake_reco_LDADD = $(WORKER_LIBS)
 tests_unit_worker_test_SOURCES = tests/unit/worker_test.c tests/unit/worker_help.h tests/unit/loop_help.h
 tests_unit_worker_test_CPPFLAGS = $(WORKER_CPPFLAGS)
 tests_unit_worker_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
+tests_unit_gpus_test_SOURCES = tests/unit/gpus_test.c tests/unit/worker_help.h tests/unit/loop_help.h
+tests_unit_gpus_test_CPPFLAGS = $(WORKER_CPPFLAGS)
+tests_unit_gpus_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
+tests_unit_place_test_SOURCES = tests/unit/place_test.c tests/unit/worker_help.h tests/unit/loop_help.h
+tests_unit_place_test_CPPFLAGS = $(WORKER_CPPFLAGS)
+tests_unit_place_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
 tests_unit_pull_test_SOURCES = tests/unit/pull_test.c tests/unit/worker_help.h tests/unit/loop_help.h
 tests_unit_pull_test_CPPFLAGS = $(WORKER_CPPFLAGS)
 tests_unit_pull_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)

@@ -145,7 +145,7 @@ static inline const char *build_dir(void)
 static inline void farm_worker(struct farm *f, const char *conf, const char *shm_dir, const char *class_name)
 {
     char *text = mem_printf("state_dir = \"%s/state\"\nclass fast { devices = 1 shm = \"4M\" }\nclass two { devices = 2 shm = \"4M\" }\n"
-                            "class held { devices = 1 shm = \"4M\" nominal_ms = 120 }\nclass big { devices = 1 shm = \"128M\" }\nworker {\n%s\n}\n", f->dir, conf ? conf : "");
+                            "class held { devices = 1 shm = \"4M\" nominal_ms = 120 }\nclass gpu { devices = 2 shm = \"4M\" gpu_arch = gfx906 }\nclass gpu4 { devices = 4 shm = \"4M\" gpu_arch = gfx906 }\nclass big { devices = 1 shm = \"128M\" }\nworker {\n%s\n}\n", f->dir, conf ? conf : "");
     char *path = farm_path(f, "conf"), *run = farm_path(f, "run"), *log = farm_path(f, "log");
     char *program = mem_printf("%s/sluice-worker", build_dir()), *reco = mem_printf("%s/tests/fake/reco", build_dir());
     struct err e;

@@ -90,6 +90,17 @@ static void test_no_gpu_here(void **state)
     assert_int_equal(r.n_stage, 2);
     assert_string_equal(r.stage[0].backend, "cpu");
     assert_string_equal(r.stage[1].backend, "cpu");
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(r.stage[i].fallback);
+        assert_non_null(strstr(r.stage[i].fallback, "no usable GPU"));
+    }
+    pipeline_destroy(p);
+    c.backends = "cpu,cluster=auto";
+    p = pipeline_create(&c, &e);
+    assert_non_null(p);
+    pipeline_describe(p, &r);
+    assert_null(r.stage[0].fallback);            /* nobody asked for anything else */
+    assert_non_null(r.stage[1].fallback);
     pipeline_destroy(p);
 }
 
