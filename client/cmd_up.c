@@ -368,8 +368,10 @@ static void stop_runs(struct context *ctx, const struct farm *f)
         q.data_timeout = left_of(end);
         q.reason = (char *)"the farm is taken down";
         stopped = call(ctx, &q.base, SLUICE__TYPE__RUNS, q.data_timeout + ASK_S, &e);
-        if (stopped == NULL)
+        if (stopped == NULL) {
             fprintf(stderr, "run %" PRIu64 " was not stopped: %s\n", q.id, e.text);
+            break;
+        }
         call_free(stopped);
     }
     call_free(runs);

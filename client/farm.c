@@ -185,6 +185,8 @@ static int take_lock(struct farm *f, double limit_s, struct err *e)
     int r = 0;
 
     f->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->lock < 0 && errno == EROFS)           /* enough for the lock: down changes nothing that must last */
+        f->lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (f->lock < 0)
         r = err_errno(e, ERR_FAILED, "%s", path);
     while (r == 0 && flock(f->lock, LOCK_EX | LOCK_NB) < 0) {
@@ -445,7 +447,8 @@ int farm_end(struct farm *f, double limit_s, unsigned *ended, struct err *e)
         return -1;
     forget_all(f);
     path = farm_path(f, "started");
-    if (unlink(path) < 0 && errno != ENOENT) {
+    /* On a read-only file system the list stays; it names processes that are gone. */
+    if (unlink(path) < 0 && errno != ENOENT && errno != EROFS) {
         err_errno(e, ERR_FAILED, "%s", path);
         free(path);
         return -1;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # up and down: one farm, several, at odd places, twice at once, by somebody else, interrupted.
 load ../lib
+load ../rig
 
 setup() { farm_setup; }
 teardown() { farm_teardown; }
@@ -188,4 +189,22 @@ shm_dir() { cat "$1/shm-dir"; }
   [[ $(json '.runs[0].text' sluice run show 1) == "stopped: the farm is taken down"* ]]
   sluice status --json | jq -e '[.status[0].alarms[] | select(.word == "SourceGone")] == []'
   sluice check
+}
+
+@test "a farm on a file system that became read-only is taken down all the same" {
+  rooms_possible || skip "no private mounts can be made here"
+  farm_up --nodes mi50:2
+  shm=$(shm_dir "$FARM/farm")
+  down=(unshare -m --propagation private)
+  [[ $EUID -eq 0 ]] || down=(unshare -rm --propagation private)
+  run "${down[@]}" bash -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/x" 2>/dev/null && exec sluice down --dir "$0"' "$FARM/farm"
+  echo "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *"ended 3 processes"* ]]
+  no_processes
+  [ ! -e "$shm" ]
+  # writable again: up and down as ever
+  farm_up
+  is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+  sluice down --dir "$FARM/farm"
 }
