@@ -4,7 +4,22 @@ load ../lib
 load ../rig
 
 setup() { rig_setup; need_rooms; real_class 20; }
-teardown() { farm_teardown; }
+teardown() { local rc=0; farm_teardown || rc=1; [[ -z ${GROUP:-} ]] || rmdir "$GROUP" || rc=1; return $rc; }
+
+# memory_group: a control group of this test's, GROUP, whose limit is the file LIMIT. Skips where none can be made.
+memory_group() {
+  local root
+  for root in /sys/fs/cgroup/memory /sys/fs/cgroup /sys/fs/cgroup/unified; do
+    GROUP=$root/sluice-test-$$-$RANDOM
+    mkdir "$GROUP" 2>/dev/null || continue
+    for LIMIT in "$GROUP/memory.limit_in_bytes" "$GROUP/memory.max"; do
+      [[ ! -w $LIMIT ]] || return 0
+    done
+    rmdir "$GROUP"
+  done
+  GROUP=
+  skip "no control group with a memory limit can be made here"
+}
 
 # shm_room SIZE: shared memory of that size.
 shm_room() { room shm -- "mkdir -p $FARM/shm && mount -t tmpfs -o size=$1,mode=1777 tmpfs $FARM/shm"; shm=$ROOM_shm$FARM/shm; }
@@ -55,6 +70,25 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   wait_until 20 worker_is n001 .word ShmShort
   [[ $(worker_status n001 .reason) == *"48M wanted"* ]]
   no_bus_error
+}
+
+@test "B60 a control group that leaves too little: refused with both sizes and the group's name before a page is touched; with room it comes by itself" {
+  memory_group
+  echo 100M >"$LIMIT"
+  daemon
+  nodes_real n001
+  # the shell is the group's, and becomes the worker
+  # shellcheck disable=SC2016
+  worker n001 bash -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$GROUP" -- --shm 128M
+  wait_until 20 node_is n001 '[.state, (.why | index("ShmShort") != null)] | join(" ")' "error true"
+  local left='128M wanted, [0-9.]+( Mi?B|M) left by the memory limit of control group '
+  [[ $(worker_status n001 .reason) =~ $left$GROUP ]]
+  grep -qE "(^|/)${GROUP##*/}$" "/proc/$PID_n001/cgroup"
+  [ -z "$(find "$FARM/shm" -type f -size +1M)" ]
+  echo 500M >"$LIMIT"
+  wait_until 30 node_is n001 .usable true
+  wait_until 10 worker_is n001 .buffer.size $((128 << 20))
+  ! ended "$PID_n001"
 }
 
 @test "a full output disk: delivery waits, says so, takes no more than it can hold, and goes on by itself; nothing is lost" {

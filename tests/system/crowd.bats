@@ -138,7 +138,7 @@ settled() {
   # the mean wait between tries grows to 2.5 s: once that is so, no second sees all of them
   figures '.back_s > 0 and .back_s < 65 and .most_registered == 1000'
   figures '.tries | length >= 3 and (.[3:] | max // 0) < 1000'
-  # nobody was given what another one still had or had done, but for the few that no source had seen pulled yet at that moment
+  # nobody was given what another one still had or had done, but for the few that no source had seen pulled yet at that moment (doc/path.md, 8)
   figures '.doubles <= 8 and .accepted_twice == 0'
   sluice run show "$RUN" --json | jq -e ".runs[0] | .done == $(scaled 2000) and .announced == .done and .lost == 0 and .failed == 0"
 }
