@@ -104,9 +104,12 @@ static void print_json(struct reco *r, const char *path, unsigned k,
     for (unsigned i = 0; i < res->n_stage; i++) {
         json_open(j, NULL, '{');
         json_str(j, "stage", res->stage[i].stage);
+        json_str(j, "wanted", res->stage[i].wanted);
         json_str(j, "backend", res->stage[i].backend);
         json_str(j, "fallback", res->stage[i].fallback);
         json_str(j, "device", res->stage[i].device);
+        json_u64(j, "bytes_in", res->stage[i].bytes_in);
+        json_u64(j, "bytes_out", res->stage[i].bytes_out);
         json_u64(j, "items", res->stage[i].items);
         json_num(j, "seconds", s[i].sum / s[i].n);
         json_num(j, "seconds_least", s[i].least);

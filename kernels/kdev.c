@@ -85,7 +85,9 @@ struct kdev *kdev_open(const char *backend, const char *which, const struct bk_o
         goto fail;
     }
     d->queue = ops->queue_new(d->dev);
-    if (d->queue == NULL) {
+    if (d->queue && ops->async)
+        d->ahead = ops->queue_new(d->dev);
+    if (d->queue == NULL || (ops->async && d->ahead == NULL)) {
         k_fail(e, K_EDEVICE, "device %s: %s", d->info.id, ops->errstr(d->dev));
         goto fail;
     }
@@ -107,8 +109,11 @@ void kdev_close(struct kdev *d)
 {
     if (d == NULL)
         return;
+    if (d->ahead)
+        d->ops->queue_free(d->ahead);
     if (d->queue)
         d->ops->queue_free(d->queue);
+    khost_release(d);
     if (d->dev)
         d->ops->close(d->dev);
     free(d);
@@ -140,6 +145,24 @@ int kdev_reserve(struct kdev *d, struct kbuf *b, size_t size, struct k_err *e)
     return 0;
 }
 
+int kdev_reserve_all(struct kdev *d, const struct kwant *w, unsigned n, struct k_err *e)
+{
+    uint64_t need = d->taken;
+
+    for (unsigned i = 0; i < n; i++)
+        need += w[i].size > w[i].buf->size ? w[i].size - w[i].buf->size : 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct k_err why;
+        if (kdev_reserve(d, w[i].buf, w[i].size, &why) == 0)
+            continue;
+        k_fail(e, why.code, "%.300s; %" PRIu64 " bytes are needed in all", why.text, need);
+        if (e)
+            e->need = need;
+        return -1;
+    }
+    return 0;
+}
+
 void kdev_release(struct kdev *d, struct kbuf *b)
 {
     if (b->mem)
@@ -151,6 +174,7 @@ void kdev_release(struct kdev *d, struct kbuf *b)
 int kdev_upload(struct kdev *d, const struct kbuf *b, size_t offset, const void *p, size_t size,
                 struct k_err *e)
 {
+    d->copied_in += size;
     if (size > 0 && d->ops->h2d(d->queue, b->mem, offset, p, size) < 0)
         return device_fail(d, e);
     return 0;
@@ -159,6 +183,7 @@ int kdev_upload(struct kdev *d, const struct kbuf *b, size_t offset, const void 
 int kdev_download(struct kdev *d, void *p, const struct kbuf *b, size_t offset, size_t size,
                   struct k_err *e)
 {
+    d->copied_out += size;
     if (size > 0 && d->ops->d2h(d->queue, p, b->mem, offset, size) < 0)
         return device_fail(d, e);
     return kdev_wait(d, e);

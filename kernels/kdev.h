@@ -8,14 +8,24 @@
 
 #include "backend/bk.h"
 #include "kerr.h"
+#include "khost.h"
+
+struct khost_region;
+struct khost_ring;
 
 struct kdev {
     const struct bk_ops *ops;
     struct bk_dev *dev;
-    struct bk_queue *queue;
+    struct bk_queue *queue;      /* kernels, and copies that they wait for */
+    struct bk_queue *ahead;      /* copies for kernels to come; NULL: the device does one thing at a time */
     struct bk_info info;
     int index;
     uint64_t taken;              /* bytes in buffers */
+    uint64_t copied_in, copied_out;              /* bytes to and from the device */
+    struct khost_report host;
+    struct khost_region *region; /* pinned */
+    struct khost_ring *ring;
+    bool no_ring;                /* the driver has no memory for one */
 };
 
 struct kbuf {
@@ -31,6 +41,14 @@ void kdev_close(struct kdev *d);
 /* At least `size` bytes; what was in the buffer is lost when it grows. */
 int kdev_reserve(struct kdev *d, struct kbuf *b, size_t size, struct k_err *e);
 void kdev_release(struct kdev *d, struct kbuf *b);
+
+struct kwant {
+    struct kbuf *buf;
+    size_t size;
+};
+/* All of them; e->need is what the device must give for that, everything it gave already included. */
+int kdev_reserve_all(struct kdev *d, const struct kwant *w, unsigned n, struct k_err *e);
+
 int kdev_upload(struct kdev *d, const struct kbuf *b, size_t offset, const void *p, size_t size,
                 struct k_err *e);
 /* Waits for what was queued, so that the bytes are there on return. */

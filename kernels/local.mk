@@ -9,7 +9,7 @@ kernels_libkernels_a_CFLAGS   = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -f
 kernels_libkernels_a_SOURCES  = \
 	%D%/kerr.c %D%/kerr.h \
 	%D%/input.c %D%/input.h %D%/kgeo.h \
-	%D%/kdev.c %D%/kdev.h \
+	%D%/kdev.c %D%/kdev.h %D%/khost.c %D%/khost.h \
 	%D%/stage_decode.c %D%/stage_cluster.c %D%/stage.h \
 	%D%/result.c %D%/result.h \
 	%D%/workflow.c %D%/workflow.h \

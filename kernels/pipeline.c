@@ -6,6 +6,7 @@
  */
 #include "pipeline.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ struct pipeline {
     uint64_t batch_bytes;                     /* of pages done at a time */
     uint32_t rows_done;                       /* rows whose place in the indexes is known */
     double seconds[STAGE_COUNT];
-    char fallback[STAGE_COUNT][200];          /* why auto took the CPU; "": it did not */
+    uint64_t bytes_in[STAGE_COUNT], bytes_out[STAGE_COUNT];
+    char fallback[STAGE_COUNT][300];          /* why auto took the CPU; "": it did not */
     void (*stage)(void *arg, const char *stage);
     void *arg;
 };
@@ -44,64 +46,115 @@ static double now(void)
 
 static const char *const gpu_order[] = { "cuda", "hip", "opencl", NULL };
 
+/* Adds what is wrong with a backend to the list of reasons. */
+static void add_reason(struct k_err *why, const char *backend, const char *reason)
+{
+    size_t n = strlen(why->text);
+    snprintf(why->text + n, sizeof why->text - n, "%s%s: %.120s", n ? "; " : "", backend, reason);
+}
+
 /* The first usable GPU of a backend (an OpenCL device may be a CPU), or the one asked for. */
 static struct kdev *open_gpu_of(const char *backend, const struct pipeline_conf *c,
-                                const struct bk_option *o, struct k_err *e)
+                                const struct bk_option *o, struct k_err *why)
 {
-    char why[300];
-    const struct bk_ops *ops = bk_load(backend, why, sizeof why);
+    char reason[300] = "";
+    const struct bk_ops *ops = bk_load(backend, reason, sizeof reason);
     struct bk_info info;
+    int n = ops ? ops->count() : 0;
 
-    for (int i = 0; ops && i < ops->count(); i++) {
-        if (ops->describe(i, &info, why, sizeof why) == 0 && strcmp(info.class, "cpu") != 0 &&
-            (c->device == NULL || strcmp(c->device, info.id) == 0))
-            return kdev_open(backend, info.id, o, e);
-    }
-    return NULL;
-}
-
-static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_option *o,
-                             enum stage_id id, struct k_err *e)
-{
-    struct k_err first = { 0 }, own;
-
-    for (const char *const *b = gpu_order; *b; b++) {
-        bool has = false;
-        for (const char *const *x = stages[id].backends; *x; x++)
-            has = has || strcmp(*x, *b) == 0;
-        own.text[0] = '\0';
-        struct kdev *d = has ? open_gpu_of(*b, c, o, &own) : NULL;
-        if (d)
+    if (ops && n <= 0)
+        ops->describe(0, &info, reason, sizeof reason);
+    for (int i = 0; i < n; i++) {
+        struct k_err e;
+        struct kdev *d = NULL;
+        if (ops->describe(i, &info, reason, sizeof reason) < 0)
+            continue;
+        if (strcmp(info.class, "cpu") == 0)
+            snprintf(reason, sizeof reason, "no GPU, only the CPU as a device");
+        else if (c->device && strcmp(c->device, info.id) != 0)
+            snprintf(reason, sizeof reason, "no device %s", c->device);
+        else if ((d = kdev_open(backend, info.id, o, &e)) != NULL)
             return d;
-        if (has && own.text[0] && first.text[0] == '\0')
-            first = own;
+        else
+            snprintf(reason, sizeof reason, "%.299s", e.text);
     }
-    k_fail(e, K_EDEVICE, "no usable GPU on this machine%s%.150s", first.text[0] ? ": " : "", first.text);
+    add_reason(why, backend, reason);
     return NULL;
 }
 
-/* fallback: where it says why auto took the CPU. */
-static struct kdev *open_for(const struct pipeline_conf *c, enum stage_id id, const char *backend,
-                             char fallback[200], struct k_err *e)
+static bool stage_has(enum stage_id id, const char *backend)
 {
-    struct k_err why = { 0 };
-    struct kdev *d;
+    for (const char *const *x = stages[id].backends; *x; x++) {
+        if (strcmp(*x, backend) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* NULL: there is none, and why lists the reasons. */
+static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_option *o,
+                             enum stage_id id, struct k_err *why)
+{
+    struct kdev *d = NULL;
+
+    *why = (struct k_err){ .code = K_EDEVICE };
+    for (const char *const *b = gpu_order; *b && d == NULL; b++) {
+        if (stage_has(id, *b))
+            d = open_gpu_of(*b, c, o, why);
+    }
+    return d;
+}
+
+static struct kdev *open_for(struct pipeline *p, const struct pipeline_conf *c, enum stage_id id,
+                             const char *backend, struct k_err *e)
+{
     struct bk_option o = { .threads = c->threads, .isa = c->isa,
                            .memory_limit = c->memory_limit };
+    struct kdev *d;
+    struct k_err why;
+    char names[200];
 
-    if (strcmp(backend, "gpu") == 0) {
-        d = open_gpu(c, &o, id, &why);
-        if (d == NULL)
-            k_fail(e, why.code, "gpu asked for, %.300s", why.text);
+    if (strcmp(backend, "cpu") == 0 || (strcmp(backend, "gpu") != 0 && strcmp(backend, "auto") != 0))
+        return kdev_open(backend, strcmp(backend, "cpu") == 0 ? NULL : c->device, &o, e);
+    d = open_gpu(c, &o, id, &why);
+    if (d)
         return d;
-    }
     if (strcmp(backend, "auto") == 0) {
-        d = open_gpu(c, &o, id, &why);
-        if (d == NULL)
-            snprintf(fallback, 200, "%.199s", why.text);
-        return d ? d : kdev_open("cpu", NULL, &o, e);
+        snprintf(p->fallback[id], sizeof p->fallback[id], "no usable GPU (%.270s)", why.text);
+        return kdev_open("cpu", NULL, &o, e);
     }
-    return kdev_open(backend, strcmp(backend, "cpu") == 0 ? NULL : c->device, &o, e);
+    workflow_backends(id, names, sizeof names);
+    k_fail(e, K_EDEVICE, "gpu asked for, no usable GPU (%.250s); choices are %.80s", why.text, names);
+    return NULL;
+}
+
+/* Stages with the same choice share a device, and the reason for it. */
+static void share(struct pipeline *p, enum stage_id id, enum stage_id with)
+{
+    p->dev[id] = p->dev[with];
+    memcpy(p->fallback[id], p->fallback[with], sizeof p->fallback[id]);
+}
+
+/* Whether no stage before s has its device: each is opened, pinned for and closed once. */
+static bool first_with(const struct pipeline *p, unsigned s)
+{
+    for (unsigned i = 0; i < s; i++) {
+        if (p->dev[i] == p->dev[s])
+            return false;
+    }
+    return true;
+}
+
+/* Pins the memory of the TFs for every device. */
+static int pin(struct pipeline *p, const struct pipeline_conf *c, struct k_err *e)
+{
+    for (unsigned s = 0; s < STAGE_COUNT; s++) {
+        struct kdev *d = p->dev[s];
+        if (d && first_with(p, s) && khost_pin(d, &c->pin) < 0 && c->pin_must)
+            return k_fail(e, K_ENOMEM, "stage %s: %" PRIu64 " bytes are to be pinned for device %s: %s", stages[s].name,
+                          d->host.wanted, d->info.id, d->host.why);
+    }
+    return 0;
 }
 
 static int open_stages(struct pipeline *p, const struct pipeline_conf *c, struct k_err *e)
@@ -112,14 +165,12 @@ static int open_stages(struct pipeline *p, const struct pipeline_conf *c, struct
         enum stage_id id = w->stage[i];
         for (unsigned j = 0; j < i && p->dev[id] == NULL; j++) {
             if (p->choice.backend[w->stage[j]] == p->choice.backend[id] ||
-                strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0) {
-                p->dev[id] = p->dev[w->stage[j]];
-                memcpy(p->fallback[id], p->fallback[w->stage[j]], sizeof p->fallback[id]);
-            }
+                strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0)
+                share(p, id, w->stage[j]);
         }
         if (p->dev[id] == NULL) {
             struct k_err why;
-            p->dev[id] = open_for(c, id, p->choice.backend[id], p->fallback[id], &why);
+            p->dev[id] = open_for(p, c, id, p->choice.backend[id], &why);
             if (p->dev[id] == NULL)
                 return k_fail(e, why.code, "stage %s: %.340s", stages[id].name, why.text);
         }
@@ -136,7 +187,7 @@ struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
         return NULL;
     }
     if (workflow_choose(c->workflow, c->backends, c->options, &p->choice, e) < 0 ||
-        open_stages(p, c, e) < 0)
+        open_stages(p, c, e) < 0 || pin(p, c, e) < 0)
         goto fail;
     p->stage = c->stage;
     p->arg = c->arg;
@@ -176,10 +227,7 @@ void pipeline_destroy(struct pipeline *p)
         cluster_free(p->cluster);
     }
     for (unsigned i = 0; i < STAGE_COUNT; i++) {
-        bool shared = false;
-        for (unsigned j = 0; j < i; j++)
-            shared = shared || p->dev[j] == p->dev[i];
-        if (!shared)
+        if (first_with(p, i))
             kdev_close(p->dev[i]);
     }
     input_free(&p->in);
@@ -325,23 +373,43 @@ static int cluster_batch(struct pipeline *p, const struct batch *b, const struct
     return clusters_batch(p, b, n, e);
 }
 
-static int run_batch(struct pipeline *p, const struct batch *b, struct k_err *e)
+/* What a stage took since: time, and bytes to and from its device. */
+struct lap {
+    double start;
+    uint64_t in, out;
+};
+
+static struct lap lap_begin(const struct pipeline *p, enum stage_id id)
+{
+    return (struct lap){ now(), p->dev[id]->copied_in, p->dev[id]->copied_out };
+}
+
+static void lap_end(struct pipeline *p, enum stage_id id, const struct lap *l)
+{
+    p->seconds[id] += now() - l->start;
+    p->bytes_in[id] += p->dev[id]->copied_in - l->in;
+    p->bytes_out[id] += p->dev[id]->copied_out - l->out;
+}
+
+static int run_batch(struct pipeline *p, const struct batch *b, const struct batch *next, struct k_err *e)
 {
     struct digits_host h = { 0 };
-    double start = now(), middle;
+    struct lap lap = lap_begin(p, STAGE_DECODE);
     int r = -1;
 
     begins(p, STAGE_DECODE);
     rows_without(p, b->first_row);
-    if (decode_run(p->decode, &p->in, b, &p->digits, e) < 0 ||
+    if (decode_run(p->decode, &p->in, b, next, &p->digits, e) < 0 ||
         digits_batch(p, b, p->ndigits, &h, e) < 0)
         goto out;
-    middle = now();
-    p->seconds[STAGE_DECODE] += middle - start;
+    lap_end(p, STAGE_DECODE, &lap);
     p->ndigits += p->digits.n;
-    if (p->cluster && cluster_batch(p, b, &h, e) < 0)
-        goto out;
-    p->seconds[STAGE_CLUSTER] += now() - middle;
+    if (p->cluster) {
+        lap = lap_begin(p, STAGE_CLUSTER);
+        if (cluster_batch(p, b, &h, e) < 0)
+            goto out;
+        lap_end(p, STAGE_CLUSTER, &lap);
+    }
     p->rows_done = b->first_row + b->rows;
     r = 0;
 out:
@@ -349,13 +417,13 @@ out:
     return r;
 }
 
-/* The device has too little memory for the batch: give back what is taken, and go on with half of
- * it. A single link cannot be divided; then the error stands. */
-static bool smaller(struct pipeline *p, const struct batch *b, const struct k_err *e)
+/* Too little memory on a device: gives back what is taken, to go on with pieces of half the size. A
+ * single link cannot be divided; then the error stands. */
+static bool smaller(struct pipeline *p, uint64_t bytes, const struct k_err *e)
 {
-    if (e->code != K_ENOMEM || b->link_end - b->link < 2)
+    if (e->code != K_ENOMEM || bytes == 0)
         return false;
-    p->batch_bytes = b->bytes / 2;
+    p->batch_bytes = bytes / 2;
     decode_shrink(p->decode);
     kdigits_release(p->dev[STAGE_DECODE], &p->digits);
     if (p->cluster) {
@@ -365,25 +433,65 @@ static bool smaller(struct pipeline *p, const struct batch *b, const struct k_er
     return true;
 }
 
+static uint64_t divisible(const struct batch *b)
+{
+    return b->link_end - b->link < 2 ? 0 : b->bytes;
+}
+
+/* Takes the memory that the greatest batch needs, once for all of them. */
+static int take(struct pipeline *p, const struct batch_most *m, bool ahead, struct k_err *e)
+{
+    bool apart = p->cluster && p->dev[STAGE_CLUSTER] != p->dev[STAGE_DECODE];
+    struct kwant w[2 * STAGE_BUFFERS];
+    unsigned n = decode_wants(p->decode, &p->digits, m, ahead, w);
+
+    if (apart && kdev_reserve_all(p->dev[STAGE_DECODE], w, n, e) < 0)
+        return -1;
+    if (apart)
+        n = 0;
+    if (p->cluster)
+        n += cluster_wants(p->cluster, apart ? &p->moved : NULL, m, p->in.bins, w + n);
+    return kdev_reserve_all(p->dev[p->cluster ? STAGE_CLUSTER : STAGE_DECODE], w, n, e);
+}
+
+/* Cuts the TF into batches that the devices have memory for. */
+static int plan(struct pipeline *p, struct k_err *e)
+{
+    for (;;) {
+        struct batch_most m = { 0 };
+        struct batch b;
+        uint64_t greatest = 0;
+        for (uint32_t link = 0; batch_next(&p->in, link, p->batch_bytes, &b); link = b.link_end) {
+            batch_most_add(&m, &p->in, &b);
+            greatest = divisible(&b) > greatest ? b.bytes : greatest;
+        }
+        bool ahead = p->dev[STAGE_DECODE]->ahead && m.batches > 1;
+        if (m.batches == 0 || take(p, &m, ahead, e) == 0)
+            return 0;
+        if (smaller(p, greatest, e))
+            continue;
+        return e->code == K_ENOMEM && ahead ? take(p, &m, false, e) : -1;
+    }
+}
+
 /* All batches of the TF. What a batch that failed has written is written again by the next try. */
 static int run_batches(struct pipeline *p, struct k_err *e)
 {
-    struct batch b = { 0 };
+    struct batch b, next;
     uint32_t link = 0;
 
+    if (plan(p, e) < 0)
+        return -1;
     while (batch_next(&p->in, link, p->batch_bytes, &b)) {
         uint32_t digits = p->ndigits;
-        struct k_err own = { 0 };
-        if (run_batch(p, &b, &own) == 0) {
+        bool more = batch_next(&p->in, b.link_end, p->batch_bytes, &next);
+        if (run_batch(p, &b, more ? &next : NULL, e) == 0) {
             link = b.link_end;
             continue;
         }
         p->ndigits = digits;
-        if (!smaller(p, &b, &own)) {
-            if (e)
-                *e = own;
+        if (!smaller(p, divisible(&b), e) || plan(p, e) < 0)
             return -1;
-        }
     }
     return 0;
 }
@@ -406,9 +514,10 @@ void pipeline_describe(const struct pipeline *p, struct pipeline_result *r)
     for (unsigned i = 0; i < w->stages; i++) {
         enum stage_id id = w->stage[i];
         r->stage[i] = (struct pipeline_stage){
-            .stage = stages[id].name, .backend = p->dev[id]->ops->name,
-            .device = p->dev[id]->info.id, .seconds = p->seconds[id],
-            .fallback = p->fallback[id][0] ? p->fallback[id] : NULL,
+            .stage = stages[id].name, .wanted = p->choice.backend[id],
+            .backend = p->dev[id]->ops->name, .fallback = p->fallback[id][0] ? p->fallback[id] : NULL,
+            .device = p->dev[id]->info.id, .host = &p->dev[id]->host, .seconds = p->seconds[id],
+            .bytes_in = p->bytes_in[id], .bytes_out = p->bytes_out[id],
         };
     }
 }
@@ -440,15 +549,23 @@ static int run_stages(struct pipeline *p, const struct tf_seg *seg, unsigned n,
                       struct pipeline_result *r, struct k_err *e)
 {
     double start = now();
+    struct k_err own = { 0 };
 
     p->ndigits = p->nclusters = p->rows_done = 0;
     memset(p->seconds, 0, sizeof p->seconds);
+    memset(p->bytes_in, 0, sizeof p->bytes_in);
+    memset(p->bytes_out, 0, sizeof p->bytes_out);
     if (input_read(&p->in, seg, n, e) < 0 || digits_begin(p, e) < 0 ||
         (p->cluster && clusters_begin(p, e) < 0))
         return -1;
     p->seconds[STAGE_DECODE] = now() - start;
-    if (run_batches(p, e) < 0)
+    int ret = run_batches(p, &own);
+    decode_settle(p->decode);
+    if (ret < 0) {
+        if (e)
+            *e = own;
         return -1;
+    }
     rows_without(p, SECTOR_ROWS);
     r->first_orbit = p->in.first_orbit;
     r->counter = p->in.counter;

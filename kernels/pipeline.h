@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "kerr.h"
+#include "khost.h"
 #include "workflow.h"
 
 struct pipeline_conf {
@@ -20,6 +21,8 @@ struct pipeline_conf {
     unsigned threads;            /* of a CPU device; 0: as many as the process may use */
     const char *isa;             /* of the cpu backend: v1, v3; NULL: the best there is */
     uint64_t memory_limit;       /* bytes a device may give; 0: no limit */
+    struct khost_want pin;       /* memory that TFs will lie in; size 0: none is known beforehand */
+    bool pin_must;               /* without it being pinned pipeline_create fails, else copies are slower */
     /* A stage begins on a batch of the TF: a sign of life while pipeline_run is at work; or NULL. */
     void (*stage)(void *arg, const char *stage);
     void *arg;
@@ -40,9 +43,12 @@ struct pipeline_out {
 
 struct pipeline_stage {
     const char *stage;
+    const char *wanted;          /* backend asked for: may be gpu or auto */
     const char *backend;         /* that ran, never gpu or auto */
     const char *device;          /* id */
+    const struct khost_report *host;             /* what of conf.pin its device has pinned */
     double seconds;              /* wall time, copies of this stage included */
+    uint64_t bytes_in, bytes_out;                /* copied to and from its device */
     uint64_t items;              /* digits or clusters */
     const char *fallback;        /* why auto took the CPU; NULL: it did not have to */
 };
@@ -60,7 +66,10 @@ struct pipeline;
 struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e);
 void pipeline_destroy(struct pipeline *p);
 
-/* One TF, given as segments, each a run of whole blocks (in order; a missing segment is a TF
+/* A device that has too little memory for the TF gets it in pieces; when even one link is too much,
+ * the error is K_ENOMEM and its `need` what the device would have to give.
+ *
+ * One TF, given as segments, each a run of whole blocks (in order; a missing segment is a TF
  * without those blocks). 0: *r is filled, and its memory is the pipeline's until the next call.
  * -1: the pipeline can go on with another TF, whatever was wrong with this one. */
 int pipeline_run(struct pipeline *p, const struct pipeline_seg *seg, unsigned n,

@@ -40,14 +40,29 @@ struct digits_host {
  * before and behind are left out. 0: no link with data is left. */
 int batch_next(const struct input *in, uint32_t link, uint64_t max_bytes, struct batch *b);
 
+/* The greatest of each over all batches of a TF: what memory is taken for. */
+struct batch_most {
+    uint64_t blocks_size;        /* of pages, as they go to the device */
+    uint32_t pages, rows, samples, batches;
+};
+void batch_most_add(struct batch_most *m, const struct input *in, const struct batch *b);
+
+enum { STAGE_BUFFERS = 20 };     /* a stage wants at most */
+
 struct decode;
 struct decode *decode_new(struct kdev *d);
 void decode_free(struct decode *s);
+/* The buffers for batches of at most that size. With `ahead` the pages of the next batch are copied
+ * while the kernels work on one. */
+unsigned decode_wants(struct decode *s, struct kdigits *out, const struct batch_most *m, bool ahead,
+                      struct kwant *w);
 /* Gives all device memory back; the stage takes it anew when it runs. */
 void decode_shrink(struct decode *s);
-/* Pages -> out; *n digits. A damaged page is K_EINPUT. */
+/* Nothing is copied any more from the TF at hand. */
+void decode_settle(struct decode *s);
+/* Pages -> out. next: the batch that comes after this one, or NULL. A damaged page is K_EINPUT. */
 int decode_run(struct decode *s, const struct input *in, const struct batch *b,
-               struct kdigits *out, struct k_err *e);
+               const struct batch *next, struct kdigits *out, struct k_err *e);
 
 int kdigits_download(struct kdev *d, const struct kdigits *k, const struct digits_host *h,
                      struct k_err *e);
@@ -67,6 +82,9 @@ struct cluster;
 struct cluster *cluster_new(struct kdev *d, const struct cluster_option *o);
 void cluster_free(struct cluster *s);
 void cluster_shrink(struct cluster *s);
+/* The buffers for batches of at most that size; moved: digits that come from another device. */
+unsigned cluster_wants(struct cluster *s, struct kdigits *moved, const struct batch_most *m,
+                       uint32_t bins, struct kwant *w);
 /* Digits on this device -> clusters on it; `bins` of the TF; *n clusters. */
 int cluster_run(struct cluster *s, const struct kdigits *k, uint32_t bins, uint32_t *n,
                 struct k_err *e);

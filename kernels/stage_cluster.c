@@ -57,10 +57,16 @@ static kcluster_par parameters(const struct cluster *s, uint32_t rows, uint32_t 
     };
 }
 
-static int reserve(struct cluster *s, const kcluster_par *par, struct k_err *e)
+static size_t estimate(uint32_t samples)
 {
-    size_t rows = par->rows, chunks = rows * par->chunks;
-    const struct { struct kbuf *b; size_t size; } want[] = {
+    return (size_t)samples / 4 + 1000;
+}
+
+unsigned cluster_wants(struct cluster *s, struct kdigits *moved, const struct batch_most *m,
+                       uint32_t bins, struct kwant *w)
+{
+    size_t rows = m->rows, chunks = rows * parameters(s, m->rows, bins).chunks, n = m->samples;
+    const struct kwant want[] = {
         { &s->pad_start, rows * K_PAD_ROOM * 4 },
         { &s->noisy, rows * K_PAD_ROOM },
         { &s->chunk_at, chunks * 4 },
@@ -69,13 +75,21 @@ static int reserve(struct cluster *s, const kcluster_par *par, struct k_err *e)
         { &s->chunk_start, (chunks + 1) * 4 },
         { &s->used, 8 },
         { &s->row_start, (rows + 1) * 4 },
+        { &s->slots, estimate(m->samples) * CLUSTER_WORDS * 4 },
+        { &s->out, estimate(m->samples) * CLUSTER_WORDS * 4 },
+        { moved ? &moved->rows : NULL, rows * sizeof(krow) },
+        { moved ? &moved->row_start : NULL, (rows + 1) * 4 },
+        { moved ? &moved->time : NULL, n * 2 + 16 },
+        { moved ? &moved->charge : NULL, n * 2 + 16 },
+        { moved ? &moved->pad : NULL, n + 16 },
     };
+    unsigned count = 0;
 
-    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
-        if (kdev_reserve(s->dev, want[i].b, want[i].size, e) < 0)
-            return -1;
+    for (unsigned i = 0; i < sizeof want / sizeof want[0]; i++) {
+        if (want[i].buf)
+            w[count++] = want[i];
     }
-    return 0;
+    return count;
 }
 
 static int find(struct cluster *s, const struct kdigits *k, const kcluster_par *par,
@@ -102,10 +116,7 @@ int cluster_run(struct cluster *s, const struct kdigits *k, uint32_t bins, uint3
     kcluster_par par = parameters(s, k->nrows, bins);
     uint32_t chunks = par.rows * par.chunks, used = 0;
     uint32_t pieces = (par.chunks + par.segment - 1) / par.segment;
-    uint64_t estimate = (uint64_t)k->n / 4 + 1000;
 
-    if (reserve(s, &par, e) < 0 || kdev_reserve(d, &s->slots, estimate * CLUSTER_WORDS * 4, e) < 0)
-        return -1;
     par.slots = (uint32_t)(s->slots.size / (CLUSTER_WORDS * 4));
     if (KLAUNCH(d, e, "k_pad_noise", par.rows, KBUF(k->rows), KBUF(k->row_start), KBUF(k->time),
                 KBUF(k->charge), KBUF(k->pad), KBUF(s->pad_start), KBUF(s->noisy),

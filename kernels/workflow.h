@@ -3,6 +3,7 @@
 #define WORKFLOW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kerr.h"
@@ -46,6 +47,9 @@ struct workflow_choice {
  * "" leaves the defaults (auto). A refusal names the stage and its choices. */
 int workflow_choose(const char *workflow, const char *backends, const char *options,
                     struct workflow_choice *c, struct k_err *e);
+
+/* The backends that a stage can be set to, as a list for a person. */
+void workflow_backends(enum stage_id id, char *out, size_t room);
 
 /* "64M", "4096": powers of 1024. 0 or -1. */
 int workflow_size(const char *text, uint64_t *out);

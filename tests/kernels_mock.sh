@@ -29,20 +29,63 @@ done
 
 # auto takes what is there and says so
 mock $prog reco -w cluster -b auto --json "$input" >"$dir/json" 2>"$dir/err"
-if grep -q '"backend": "cuda", "device": "0000:40:00.0"' "$dir/json"; then ok "auto takes the GPU and says so"; else bad "auto: $(cat "$dir/json" "$dir/err")"; fi
+if jq -e '.tfs[0].stages | map(.wanted == "auto" and .backend == "cuda" and .fallback == null and .device == "0000:40:00.0") | all' "$dir/json" >/dev/null; then ok "auto takes the GPU and says so"; else bad "auto: $(cat "$dir/json" "$dir/err")"; fi
 
-# B71: devices are named by their address; by number they come in the opposite order
-if MOCK_GPU_DEVICES=3 mock $prog devices | grep -c '^cuda  *0000:' | grep -q 3; then ok "B71: three devices by address"; else bad "B71 devices"; fi
-MOCK_GPU_DEVICES=3 mock $prog reco -w cluster -b cuda --device 0000:3f:00.0 --json "$input" >"$dir/json" 2>"$dir/err"
-if grep -q '"device": "0000:3f:00.0"' "$dir/json" && grep -q "$want" "$dir/json"; then ok "B71: the device asked for is the one used"; else bad "B71: $(cat "$dir/json" "$dir/err")"; fi
-if MOCK_GPU_DEVICES=2 mock $prog reco -b cuda --device 0000:3e:00.0 "$input" >/dev/null 2>"$dir/err"; then bad "B71: a device that is not there"
-elif grep -q "no device 0000:3e:00.0" "$dir/err"; then ok "B71: a device that is not there is refused"; else bad "B71: $(cat "$dir/err")"; fi
+# B71: eight cards of two classes, whose order by number is not that by address; card 2 is the bad one. Under every mask a device is what its address says,
+# a card that the mask hides is not used in place of another, and a number is no name
+export MOCK_GPU_DEVICES=8
+card() { printf '0000:%02x:00.0' $((0x40 - $1)); }
+class() { if [ $(($1 % 2)) -eq 1 ]; then echo sm_80; else echo sm_90; fi; }
+for mask in 7,6,5,4,3,2,1,0 3,6,5,4; do
+    export CUDA_VISIBLE_DEVICES=$mask
+    want_list=$(for n in $(echo $mask | tr , ' '); do echo "$(card "$n") $(class "$n")"; done | sort)
+    found_list=$(mock $prog devices --json | jq -r '.devices[] | select(.backend == "cuda") | .id + " " + .class' | sort)
+    if [ "$found_list" = "$want_list" ]; then ok "B71, mask $mask: devices by address, each with its class"; else bad "B71, mask $mask: $found_list"; fi
+    wrong=
+    for n in 0 1 2 3 4 5 6 7; do
+        used=$(mock $prog reco -w cluster -b cuda --device "$(card $n)" --json "$input" 2>"$dir/err" | jq -r '.tfs[0].stages[].device' | sort -u)
+        case ,$mask, in
+        *,$n,*) [ "$used" = "$(card $n)" ] || wrong="$wrong, $n: $used" ;;
+        *) [ -z "$used" ] && grep -q "no device $(card $n)" "$dir/err" || wrong="$wrong, hidden $n: $used $(cat "$dir/err")" ;;
+        esac
+    done
+    if [ -z "$wrong" ]; then ok "B71, mask $mask: the card asked for or none"; else bad "B71, mask $mask$wrong"; fi
+done
+unset CUDA_VISIBLE_DEVICES
+for b in cuda gpu; do
+    if mock $prog reco -b $b --device 2 "$input" >/dev/null 2>"$dir/err"; then bad "B71: -b $b took a number for a device"
+    elif grep -q "no device 2" "$dir/err"; then ok "B71: a number names no device, -b $b"; else bad "B71: $(cat "$dir/err")"; fi
+done
+unset MOCK_GPU_DEVICES
 
 # too little memory: smaller pieces, and in the end an error that says so
 found=$(MOCK_GPU_MEMORY=300000 mock $prog reco -w cluster -b cuda --digest "$input" 2>"$dir/err" | cut -d ' ' -f 1)
 if [ "$found" = "$want" ]; then ok "300 kB of device memory: in pieces"; else bad "300 kB: $found $(cat "$dir/err")"; fi
 if MOCK_GPU_MEMORY=20000 mock $prog reco -w cluster -b cuda "$input" >/dev/null 2>"$dir/err"; then bad "20 kB of memory did"
 elif grep -q "no device memory for" "$dir/err"; then ok "20 kB of device memory: refused"; else bad "20 kB: $(cat "$dir/err")"; fi
+
+# two queues: what the drivers were asked for, in order, and what was done when
+many=$dir/sim-9-1.tf
+$prog simulate -o "$dir" --tracks 5 --orbits 1 --seed 9 >/dev/null || exit 99
+want_many=$($prog reco -w cluster -b cpu --digest "$many" | cut -d ' ' -f 1)
+for b in cuda hip; do
+    rm -f "$dir/log"
+    found=$(MOCK_GPU_LOG="$dir/log" mock $prog reco -w cluster -b $b --digest --set decode.batch=4K "$many" 2>"$dir/err" | cut -d ' ' -f 1)
+    # between the counting of a batch and the filling of the same the next batch's pages are queued elsewhere, and the next count waits for them
+    order=$(awk '$1 == "queued" && /k_decode_count/ { main = $2; counts++; if (counts > 1 && !waited) bad++; ahead = waited = 0 }
+        $1 == "queued" && $3 == "copy-in" && counts && $2 != main { ahead++ }
+        $1 == "queued" && $3 == "wait" && $2 == main { waited = 1 }
+        $1 == "queued" && /k_decode_fill/ { if (ahead) overlapped++ } END { print counts, overlapped, bad + 0 }' "$dir/log")
+    if [ "$found" = "$want_many" ] && echo "$order" | awk '{ exit !($1 > 20 && $2 == $1 - 1 && $3 == 0) }'; then ok "two queues, $b: $order (batches, copied ahead, not waited for)"
+    else bad "two queues, $b: $order; $found, want $want_many; $(cat "$dir/err")"; fi
+done
+# without pinned memory of the driver's the copies go without the ring
+found=$(MOCK_GPU_NO_HOST=1 mock $prog reco -w cluster -b cuda --digest --set decode.batch=4K "$many" 2>"$dir/err" | cut -d ' ' -f 1)
+if [ "$found" = "$want_many" ]; then ok "no memory for a ring"; else bad "no memory for a ring: $found $(cat "$dir/err")"; fi
+# larger than the device: in fragments
+size=$(wc -c <"$many")
+found=$(MOCK_GPU_MEMORY=$size mock $prog reco -w cluster -b cuda --digest "$many" 2>"$dir/err" | cut -d ' ' -f 1)
+if [ "$found" = "$want_many" ]; then ok "a TF of $size bytes on a device of as many"; else bad "a TF larger than the device: $found $(cat "$dir/err")"; fi
 
 # device code of another source is not taken
 printf 'image\nsluice-blob 0123456789abcdef\n' >"$dir/cuda/kernels.fatbin"

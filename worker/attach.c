@@ -272,10 +272,25 @@ static int on_run(struct attach *a, const Sluice__RecoRun *m, struct err *e)
     return rc;
 }
 
+/* What could not be pinned costs time, not results. */
+static void say_unpinned(const struct pipeline *p)
+{
+    struct pipeline_result r = { 0 };
+
+    pipeline_describe(p, &r);
+    for (unsigned i = 0; i < r.n_stage; i++) {
+        const struct khost_report *h = r.stage[i].host;
+        if (h->pinned < h->wanted)
+            fprintf(stderr, "stage %s, device %s: %" PRIu64 " bytes of the buffer wanted, %" PRIu64 " pinned: %s\n", r.stage[i].stage, r.stage[i].device,
+                    h->wanted, h->pinned, h->why);
+    }
+}
+
 static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow *m, struct err *e)
 {
     const struct pipeline_conf conf = { .workflow = m->workflow ? m->workflow : "", .backends = m->backends, .options = m->options,
-                                        .device = a->device, .threads = a->emulated ? 1 : 0, .stage = say_stage, .arg = a };
+                                        .device = a->device, .threads = a->emulated ? 1 : 0, .stage = say_stage, .arg = a,
+                                        .pin = { .data = a->head, .size = SHM_HEAD + a->size, .read_only = true } };
     struct k_err why = { 0 };
     Sluice__Ok ok = SLUICE__OK__INIT;
     Sluice__Error refused = SLUICE__ERROR__INIT;
@@ -284,8 +299,10 @@ static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow
         return err_set(e, ERR_PROTOCOL, "workflow %" PRIu64 ": at most %d", m->id, WORKFLOWS);
     pipeline_destroy(a->pipeline[m->id]);
     a->pipeline[m->id] = pipeline_create(&conf, &why);
-    if (a->pipeline[m->id] != NULL)
+    if (a->pipeline[m->id] != NULL) {
+        say_unpinned(a->pipeline[m->id]);
         return wire_send(&a->wire, id, &ok.base, NULL, 0, e);
+    }
     refused.has_code = 1;
     refused.code = ERR_STATE;
     refused.text = why.text;

@@ -2,7 +2,8 @@
  *
  * One symbol per plugin: const struct bk_ops *bk_entry(void). All functions returning int say 0
  * or -1 and leave the reason in errstr() of the device. One thread at a time per device. Queues
- * are in order; h2d, d2h, fill0 and launch may return before the work is done, wait() does not.
+ * are in order; h2d, d2h, fill0 and launch may return before the work is done, wait() and
+ * event_wait() do not.
  */
 #ifndef BK_H
 #define BK_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BK_ABI 2u                 /* grows with every change of what stands below */
+#define BK_ABI 3u                 /* grows with every change of what stands below */
 
 struct bk_dev;
 struct bk_mem;
@@ -44,6 +45,7 @@ struct bk_ops {
     const char *source;          /* of a plugin: the hash of the kernels it was made from */
     const char *name;
     int serial;                  /* one thread does a whole group (K_SERIAL in kdef.h) */
+    int async;                   /* a copy on one queue runs beside a kernel on another */
     int (*count)(void);          /* devices; 0 without a driver */
     int (*describe)(int i, struct bk_info *info, char *why, size_t room);
     int (*open)(int i, const struct bk_option *o, struct bk_dev **d, char *why, size_t room);
@@ -51,8 +53,12 @@ struct bk_ops {
     const char *(*errstr)(struct bk_dev *d);
     struct bk_mem *(*alloc)(struct bk_dev *d, size_t size);
     void (*free)(struct bk_dev *d, struct bk_mem *m);
-    int (*host_register)(struct bk_dev *d, void *p, size_t size);
-    int (*host_unregister)(struct bk_dev *d, void *p);
+    /* Pins memory of the caller's, so that copies from it need no detour. */
+    int (*host_register)(struct bk_dev *d, const void *p, size_t size, int read_only);
+    int (*host_unregister)(struct bk_dev *d, const void *p);
+    /* Pinned memory of the driver's; NULL where there is none. */
+    void *(*host_alloc)(struct bk_dev *d, size_t size);
+    void (*host_free)(struct bk_dev *d, void *p);
     struct bk_kern *(*kern)(struct bk_dev *d, const char *name);
     struct bk_queue *(*queue_new)(struct bk_dev *d);
     void (*queue_free)(struct bk_queue *q);
@@ -63,6 +69,7 @@ struct bk_ops {
                   const struct bk_arg *args);
     struct bk_event *(*record)(struct bk_queue *q);
     int (*wait_for)(struct bk_queue *q, struct bk_event *e);
+    int (*event_wait)(struct bk_queue *q, struct bk_event *e);
     void (*event_free)(struct bk_event *e);
     int (*wait)(struct bk_queue *q);
 };

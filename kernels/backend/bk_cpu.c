@@ -266,16 +266,29 @@ static void cpu_free(struct bk_dev *d, struct bk_mem *m)
     free(m);
 }
 
-static int cpu_host_register(struct bk_dev *d, void *p, size_t size)
+/* The device reads the process's memory anyway. */
+static int cpu_host_register(struct bk_dev *d, const void *p, size_t size, int read_only)
 {
-    (void)d, (void)p, (void)size;  /* the device reads the process's memory anyway */
+    (void)d, (void)p, (void)size, (void)read_only;
     return 0;
 }
 
-static int cpu_host_unregister(struct bk_dev *d, void *p)
+static int cpu_host_unregister(struct bk_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 0;
+}
+
+static void *cpu_host_alloc(struct bk_dev *d, size_t size)
+{
+    (void)d;
+    return malloc(size);
+}
+
+static void cpu_host_free(struct bk_dev *d, void *p)
+{
+    (void)d;
+    free(p);
 }
 
 static struct bk_kern *cpu_kern(struct bk_dev *d, const char *name)
@@ -392,6 +405,12 @@ static int cpu_wait_for(struct bk_queue *q, struct bk_event *e)
     return 0;
 }
 
+static int cpu_event_wait(struct bk_queue *q, struct bk_event *e)
+{
+    (void)q, (void)e;
+    return 0;
+}
+
 static void cpu_event_free(struct bk_event *e)
 {
     (void)e;
@@ -409,10 +428,11 @@ const struct bk_ops *bk_cpu_entry(void)
         .abi = BK_ABI, .name = "cpu", .serial = 1, .count = cpu_count, .describe = cpu_describe,
         .open = cpu_open, .close = cpu_close, .errstr = cpu_errstr, .alloc = cpu_alloc,
         .free = cpu_free, .host_register = cpu_host_register,
-        .host_unregister = cpu_host_unregister, .kern = cpu_kern, .queue_new = cpu_queue_new,
+        .host_unregister = cpu_host_unregister, .host_alloc = cpu_host_alloc,
+        .host_free = cpu_host_free, .kern = cpu_kern, .queue_new = cpu_queue_new,
         .queue_free = cpu_queue_free, .fill0 = cpu_fill0, .h2d = cpu_h2d, .d2h = cpu_d2h,
         .launch = cpu_launch, .record = cpu_record, .wait_for = cpu_wait_for,
-        .event_free = cpu_event_free, .wait = cpu_wait,
+        .event_wait = cpu_event_wait, .event_free = cpu_event_free, .wait = cpu_wait,
     };
     return &ops;
 }

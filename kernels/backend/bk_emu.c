@@ -222,16 +222,29 @@ static void emu_free(struct bk_dev *d, struct bk_mem *m)
     free(m);
 }
 
-static int emu_host_register(struct bk_dev *d, void *p, size_t size)
+/* The device reads the process's memory anyway. */
+static int emu_host_register(struct bk_dev *d, const void *p, size_t size, int read_only)
 {
-    (void)d, (void)p, (void)size;
+    (void)d, (void)p, (void)size, (void)read_only;
     return 0;
 }
 
-static int emu_host_unregister(struct bk_dev *d, void *p)
+static int emu_host_unregister(struct bk_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 0;
+}
+
+static void *emu_host_alloc(struct bk_dev *d, size_t size)
+{
+    (void)d;
+    return malloc(size);
+}
+
+static void emu_host_free(struct bk_dev *d, void *p)
+{
+    (void)d;
+    free(p);
 }
 
 static struct bk_kern *emu_kern(struct bk_dev *d, const char *name)
@@ -313,6 +326,12 @@ static int emu_wait_for(struct bk_queue *q, struct bk_event *e)
     return 0;
 }
 
+static int emu_event_wait(struct bk_queue *q, struct bk_event *e)
+{
+    (void)q, (void)e;
+    return 0;
+}
+
 static void emu_event_free(struct bk_event *e)
 {
     (void)e;
@@ -330,10 +349,11 @@ const struct bk_ops *bk_emu_entry(void)
         .abi = BK_ABI, .name = "emu", .count = emu_count, .describe = emu_describe,
         .open = emu_open, .close = emu_close, .errstr = emu_errstr, .alloc = emu_alloc,
         .free = emu_free, .host_register = emu_host_register,
-        .host_unregister = emu_host_unregister, .kern = emu_kern, .queue_new = emu_queue_new,
+        .host_unregister = emu_host_unregister, .host_alloc = emu_host_alloc,
+        .host_free = emu_host_free, .kern = emu_kern, .queue_new = emu_queue_new,
         .queue_free = emu_queue_free, .fill0 = emu_fill0, .h2d = emu_h2d, .d2h = emu_d2h,
         .launch = emu_launch, .record = emu_record, .wait_for = emu_wait_for,
-        .event_free = emu_event_free, .wait = emu_wait,
+        .event_wait = emu_event_wait, .event_free = emu_event_free, .wait = emu_wait,
     };
     return &ops;
 }

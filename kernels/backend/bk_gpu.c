@@ -64,6 +64,8 @@ typedef void *handle;            /* context, module, function, stream, event */
     F(d2h, (void *, void *, size_t, handle), "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync") \
     F(host_register, (void *, size_t, unsigned), "cuMemHostRegister_v2", "hipHostRegister") \
     F(host_unregister, (void *), "cuMemHostUnregister", "hipHostUnregister") \
+    F(host_alloc, (void **, size_t, unsigned), "cuMemHostAlloc", "hipHostMalloc") \
+    F(host_free, (void *), "cuMemFreeHost", "hipHostFree") \
     F(module_load, (handle *, const void *), "cuModuleLoadData", "hipModuleLoadData") \
     F(module_unload, (handle), "cuModuleUnload", "hipModuleUnload") \
     F(module_function, (handle *, handle, const char *), "cuModuleGetFunction", "hipModuleGetFunction") \
@@ -75,8 +77,11 @@ typedef void *handle;            /* context, module, function, stream, event */
     F(stream_wait, (handle, handle, unsigned), "cuStreamWaitEvent", "hipStreamWaitEvent") \
     F(event_create, (handle *, unsigned), "cuEventCreate", "hipEventCreateWithFlags") \
     F(event_record, (handle, handle), "cuEventRecord", "hipEventRecord") \
+    F(event_sync, (handle), "cuEventSynchronize", "hipEventSynchronize") \
     F(event_destroy, (handle), "cuEventDestroy_v2", "hipEventDestroy")
 
+/* CU_MEMHOSTREGISTER_READ_ONLY; HIP has another meaning for that bit and takes what it finds. */
+enum { PIN_READ_ONLY = NAME(8, 0) };
 enum { STREAM_NON_BLOCKING = 1, EVENT_NO_TIMING = 2, DEVICES_MAX = 64, OUT_OF_MEMORY = 2, ARGS_MAX = 12 };
 
 static struct {
@@ -430,14 +435,32 @@ static void gpu_free(struct bk_dev *d, struct bk_mem *m)
     free(m);
 }
 
-static int gpu_host_register(struct bk_dev *d, void *p, size_t size)
+static int gpu_host_register(struct bk_dev *d, const void *p, size_t size, int read_only)
 {
-    return enter(d) < 0 ? -1 : check(d, "pinning host memory", api.host_register(p, size, 0));
+    if (enter(d) < 0)
+        return -1;
+    return check(d, "pinning host memory",
+                 api.host_register((void *)(uintptr_t)p, size, read_only ? PIN_READ_ONLY : 0));
 }
 
-static int gpu_host_unregister(struct bk_dev *d, void *p)
+static int gpu_host_unregister(struct bk_dev *d, const void *p)
 {
-    return enter(d) < 0 ? -1 : check(d, "unpinning host memory", api.host_unregister(p));
+    return enter(d) < 0 ? -1 : check(d, "unpinning host memory", api.host_unregister((void *)(uintptr_t)p));
+}
+
+static void *gpu_host_alloc(struct bk_dev *d, size_t size)
+{
+    void *p = NULL;
+
+    if (enter(d) < 0 || check(d, "taking pinned memory", api.host_alloc(&p, size, 0)) < 0)
+        return NULL;
+    return p;
+}
+
+static void gpu_host_free(struct bk_dev *d, void *p)
+{
+    if (enter(d) == 0)
+        api.host_free(p);
 }
 
 /* ---- kernels and queues ------------------------------------------------------------------- */
@@ -551,6 +574,13 @@ static int gpu_wait_for(struct bk_queue *q, struct bk_event *e)
     return check(q->dev, "waiting for an event", api.stream_wait(q->h, e->h, 0));
 }
 
+static int gpu_event_wait(struct bk_queue *q, struct bk_event *e)
+{
+    if (enter(q->dev) < 0)
+        return -1;
+    return check(q->dev, "waiting for an event", api.event_sync(e->h));
+}
+
 static void gpu_event_free(struct bk_event *e)
 {
     if (e == NULL)
@@ -570,13 +600,15 @@ static int gpu_wait(struct bk_queue *q)
 const struct bk_ops *bk_entry(void)
 {
     static const struct bk_ops ops = {
-        .abi = BK_ABI, .source = K_SOURCE_HASH, .name = OPS_NAME, .count = gpu_count,
+        .abi = BK_ABI, .source = K_SOURCE_HASH, .name = OPS_NAME, .async = 1,
+        .count = gpu_count,
         .describe = gpu_describe, .open = gpu_open, .close = gpu_close, .errstr = gpu_errstr,
         .alloc = gpu_alloc, .free = gpu_free, .host_register = gpu_host_register,
-        .host_unregister = gpu_host_unregister, .kern = gpu_kern, .queue_new = gpu_queue_new,
+        .host_unregister = gpu_host_unregister, .host_alloc = gpu_host_alloc,
+        .host_free = gpu_host_free, .kern = gpu_kern, .queue_new = gpu_queue_new,
         .queue_free = gpu_queue_free, .fill0 = gpu_fill0, .h2d = gpu_h2d, .d2h = gpu_d2h,
         .launch = gpu_launch, .record = gpu_record, .wait_for = gpu_wait_for,
-        .event_free = gpu_event_free, .wait = gpu_wait,
+        .event_wait = gpu_event_wait, .event_free = gpu_event_free, .wait = gpu_wait,
     };
     return &ops;
 }

@@ -63,7 +63,9 @@ enum {
     F(cl_int, clEnqueueNDRangeKernel, (cl_handle, cl_handle, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint, const cl_handle *, cl_handle *)) \
     F(cl_int, clEnqueueMarkerWithWaitList, (cl_handle, cl_uint, const cl_handle *, cl_handle *)) \
     F(cl_int, clEnqueueBarrierWithWaitList, (cl_handle, cl_uint, const cl_handle *, cl_handle *)) \
+    F(cl_int, clWaitForEvents, (cl_uint, const cl_handle *)) \
     F(cl_int, clReleaseEvent, (cl_handle)) \
+    F(cl_int, clFlush, (cl_handle)) \
     F(cl_int, clFinish, (cl_handle))
 
 static struct {
@@ -355,14 +357,14 @@ static void ocl_free(struct bk_dev *d, struct bk_mem *m)
     free(m);
 }
 
-static int ocl_host_register(struct bk_dev *d, void *p, size_t size)
+static int ocl_host_register(struct bk_dev *d, const void *p, size_t size, int read_only)
 {
-    (void)p, (void)size;
+    (void)p, (void)size, (void)read_only;
     snprintf(d->err, sizeof d->err, "OpenCL 1.2 cannot pin memory of others");
     return -1;
 }
 
-static int ocl_host_unregister(struct bk_dev *d, void *p)
+static int ocl_host_unregister(struct bk_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 0;
@@ -459,6 +461,8 @@ static struct bk_event *ocl_record(struct bk_queue *q)
 {
     cl_handle ev = NULL;
     cl_int rc = cl.clEnqueueMarkerWithWaitList(q->h, 0, NULL, &ev);
+    if (rc == 0)
+        rc = cl.clFlush(q->h);   /* or another queue could wait for it for ever */
     if (rc != 0)
         bad(q->dev, "clEnqueueMarkerWithWaitList", rc);
     return (struct bk_event *)ev;
@@ -469,6 +473,13 @@ static int ocl_wait_for(struct bk_queue *q, struct bk_event *e)
     cl_handle ev = e;
     cl_int rc = cl.clEnqueueBarrierWithWaitList(q->h, 1, &ev, NULL);
     return rc == 0 ? 0 : bad(q->dev, "clEnqueueBarrierWithWaitList", rc);
+}
+
+static int ocl_event_wait(struct bk_queue *q, struct bk_event *e)
+{
+    cl_handle ev = e;
+    cl_int rc = cl.clWaitForEvents(1, &ev);
+    return rc == 0 ? 0 : bad(q->dev, "clWaitForEvents", rc);
 }
 
 static void ocl_event_free(struct bk_event *e)
@@ -486,14 +497,14 @@ static int ocl_wait(struct bk_queue *q)
 const struct bk_ops *bk_entry(void)
 {
     static const struct bk_ops ops = {
-        .abi = BK_ABI, .source = K_SOURCE_HASH, .name = "opencl", .count = ocl_count,
+        .abi = BK_ABI, .source = K_SOURCE_HASH, .name = "opencl", .async = 1, .count = ocl_count,
         .describe = ocl_describe,
         .open = ocl_open, .close = ocl_close, .errstr = ocl_errstr, .alloc = ocl_alloc,
         .free = ocl_free, .host_register = ocl_host_register,
         .host_unregister = ocl_host_unregister, .kern = ocl_kern, .queue_new = ocl_queue_new,
         .queue_free = ocl_queue_free, .fill0 = ocl_fill0, .h2d = ocl_h2d, .d2h = ocl_d2h,
         .launch = ocl_launch, .record = ocl_record, .wait_for = ocl_wait_for,
-        .event_free = ocl_event_free, .wait = ocl_wait,
+        .event_wait = ocl_event_wait, .event_free = ocl_event_free, .wait = ocl_wait,
     };
     return &ops;
 }

@@ -2,7 +2,9 @@
  *
  * Kernels are those of this tree, compiled for the host as for a GPU. Each stream is a thread that does what was queued one after the other and
  * a little late, so that a result used before the stream was waited for is a wrong result. MOCK_GPU_DEVICES (1), MOCK_GPU_MEMORY (bytes a device has),
- * MOCK_GPU_PIN_MAX (bytes one registration may have) and MOCK_GPU_LEAK (bytes lost with every context) change what it is.
+ * MOCK_GPU_PIN_MAX (bytes one registration may have), MOCK_GPU_PIN_COUNT (registrations there may be), MOCK_GPU_NO_HOST (no pinned memory of the driver's)
+ * and MOCK_GPU_LEAK (bytes lost with every context) change what it is. MOCK_GPU_LOG names a file for what is queued and done, in that order.
+ * As with the drivers, memory is registered once, and a copy does not reach across two registrations.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -23,7 +25,7 @@
 #endif
 #define EXPORT(ret, cuda, hip, args) ret NAME(cuda, hip) args; ret NAME(cuda, hip) args
 
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500, ARGS_MAX = 12 };
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_FOUND = 500, REGISTERED = 712, ARGS_MAX = 12, REGIONS_MAX = 100000 };
 
 /* one group at a time, by one thread, in order */
 u32 k_emu_item(const struct k_ctx *cx, u32 j, u32 n)
@@ -49,10 +51,12 @@ static const struct kernel kernels[] = {
 #undef KERNEL
 };
 
-enum what { COPY, CLEAR, LAUNCH, EVENT, WAIT, QUIT };
+enum what { COPY_IN, COPY_OUT, CLEAR, LAUNCH, EVENT, WAIT, QUIT };
+static const char *const whats[] = { "copy-in", "copy-out", "clear", "launch", "event", "wait", "quit" };
 
 struct event {
     bool done;
+    unsigned users;              /* the program, and what is queued with it */
 };
 
 struct op {
@@ -68,6 +72,7 @@ struct op {
 };
 
 struct stream {
+    unsigned number;
     pthread_t thread;
     struct op *first, **last;
     bool idle;
@@ -77,6 +82,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;   /* group memory is one for all streams */
 static size_t used, lost;
+static unsigned streams;
+static struct { const char *p; size_t size; } region[REGIONS_MAX];   /* registered */
+static size_t regions;
+
+/* A line: queued or done, the stream's number, what, bytes or kernel. With the lock. */
+static void note(const char *when, const struct stream *s, const struct op *o)
+{
+    static FILE *f;
+    const char *path = getenv("MOCK_GPU_LOG");
+
+    if (path == NULL || (f == NULL && (f = fopen(path, "ae")) == NULL))
+        return;
+    if (o->what == LAUNCH)
+        fprintf(f, "%s %u launch %s\n", when, s->number, o->k->name);
+    else
+        fprintf(f, "%s %u %s %zu\n", when, s->number, whats[o->what], o->size);
+    fflush(f);
+}
 
 static size_t setting(const char *name, size_t initial)
 {
@@ -98,6 +121,13 @@ static void launch(struct op *o)
     pthread_mutex_unlock(&running);
 }
 
+/* An event may be destroyed while it is queued. With the lock. */
+static void event_leave(struct event *e)
+{
+    if (e && --e->users == 0)
+        free(e);
+}
+
 static void *stream_main(void *arg)
 {
     struct stream *s = arg;
@@ -111,7 +141,7 @@ static void *stream_main(void *arg)
         while (o->what == WAIT && !o->event->done)
             pthread_cond_wait(&changed, &lock);
         pthread_mutex_unlock(&lock);
-        if (o->what == COPY)
+        if (o->what == COPY_IN || o->what == COPY_OUT)
             memcpy(o->to, o->from, o->size);
         else if (o->what == CLEAR)
             memset(o->to, 0, o->size);
@@ -119,8 +149,10 @@ static void *stream_main(void *arg)
             launch(o);
         quit = o->what == QUIT;
         pthread_mutex_lock(&lock);
+        note("done", s, o);
         if (o->what == EVENT)
             o->event->done = true;
+        event_leave(o->event);
         s->first = o->next;
         if (s->first == NULL)
             s->last = &s->first;
@@ -141,6 +173,9 @@ static int queue(struct stream *s, struct op op)
     *o = op;
     o->next = NULL;
     pthread_mutex_lock(&lock);
+    note("queued", s, o);
+    if (o->event)
+        o->event->users++;
     *s->last = o;
     s->last = &o->next;
     s->idle = false;
@@ -150,12 +185,29 @@ static int queue(struct stream *s, struct op op)
 }
 
 EXPORT(int, cuInit, hipInit, (unsigned flags)) { return flags ? INVALID : OK; }
+/* The devices that a mask leaves, in its order (CUDA_VISIBLE_DEVICES=3,6,5,4): the card of the i-th, or how many when i is -1. */
+static int visible(int i)
+{
+    const char *mask = getenv(NAME("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"));
+    int all = (int)setting("MOCK_GPU_DEVICES", 1), n = 0;
+
+    if (mask == NULL)
+        return i < 0 ? all : i;
+    for (char *end; *mask; mask = *end ? end + 1 : end) {
+        int card = (int)strtol(mask, &end, 10);
+        if (end == mask || card >= all)
+            break;
+        if (n++ == i)
+            return card;
+    }
+    return n;
+}
 EXPORT(int, cuDeviceGetCount, hipGetDeviceCount, (int *n))
 {
-    *n = (int)setting("MOCK_GPU_DEVICES", 1);
+    *n = visible(-1);
     return *n ? OK : NO_DEVICE;
 }
-EXPORT(int, cuDeviceGet, hipDeviceGet, (int *d, int i)) { *d = i; return OK; }
+EXPORT(int, cuDeviceGet, hipDeviceGet, (int *d, int i)) { *d = visible(i); return OK; }
 EXPORT(int, cuDeviceGetName, hipDeviceGetName, (char *out, int room, int d))
 {
     snprintf(out, (size_t)room, "mock device %d", d);
@@ -169,14 +221,13 @@ EXPORT(int, cuDeviceTotalMem_v2, hipDeviceTotalMem, (size_t *n, int d))
 }
 EXPORT(int, cuDeviceGetPCIBusId, hipDeviceGetPCIBusId, (char *out, int room, int d))
 {
-    /* by number and by bus address the devices have opposite orders */
+    /* by number and by bus address the cards have opposite orders */
     snprintf(out, (size_t)room, "0000:%02x:00.0", 0x40 - d);
     return OK;
 }
 EXPORT(int, cuDeviceComputeCapability, hipDeviceComputeCapability, (int *major, int *minor, int d))
 {
-    (void)d;
-    *major = 9;
+    *major = d % 2 ? 8 : 9;      /* two classes */
     *minor = 0;
     return OK;
 }
@@ -219,20 +270,72 @@ EXPORT(int, cuMemsetD8Async, hipMemsetD8Async, (void *p, unsigned char v, size_t
 {
     return v ? INVALID : queue(s, (struct op){ .what = CLEAR, .to = p, .size = n });
 }
+/* Wholly in one registration, or in none at all. */
+static bool one_region(const char *p, size_t n)
+{
+    size_t touched = 0, whole = 0;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < regions; i++) {
+        touched += p < region[i].p + region[i].size && region[i].p < p + n;
+        whole += p >= region[i].p && p + n <= region[i].p + region[i].size;
+    }
+    pthread_mutex_unlock(&lock);
+    return touched == whole;
+}
+
 EXPORT(int, cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync, (void *to, const void *from, size_t n, void *s))
 {
-    return queue(s, (struct op){ .what = COPY, .to = to, .from = from, .size = n });
+    return one_region(from, n) ? queue(s, (struct op){ .what = COPY_IN, .to = to, .from = from, .size = n }) : INVALID;
 }
 EXPORT(int, cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync, (void *to, void *from, size_t n, void *s))
 {
-    return queue(s, (struct op){ .what = COPY, .to = to, .from = from, .size = n });
+    return queue(s, (struct op){ .what = COPY_OUT, .to = to, .from = from, .size = n });
+}
+static int add_region(const char *p, size_t n)
+{
+    for (size_t i = 0; i < regions; i++) {
+        if (p < region[i].p + region[i].size && region[i].p < p + n)
+            return REGISTERED;
+    }
+    if (n > setting("MOCK_GPU_PIN_MAX", SIZE_MAX) || regions >= setting("MOCK_GPU_PIN_COUNT", REGIONS_MAX))
+        return OUT_OF_MEMORY;
+    region[regions].p = p;
+    region[regions++].size = n;
+    return OK;
 }
 EXPORT(int, cuMemHostRegister_v2, hipHostRegister, (void *p, size_t n, unsigned flags))
 {
     (void)flags;
-    return p == NULL || n == 0 ? INVALID : n > setting("MOCK_GPU_PIN_MAX", SIZE_MAX) ? OUT_OF_MEMORY : OK;
+    pthread_mutex_lock(&lock);
+    int r = p == NULL || n == 0 ? INVALID : add_region(p, n);
+    pthread_mutex_unlock(&lock);
+    return r;
 }
-EXPORT(int, cuMemHostUnregister, hipHostUnregister, (void *p)) { return p ? OK : INVALID; }
+EXPORT(int, cuMemHostUnregister, hipHostUnregister, (void *p))
+{
+    int r = INVALID;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < regions && r != OK; i++) {
+        if (region[i].p == p) {
+            region[i] = region[--regions];
+            r = OK;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+EXPORT(int, cuMemHostAlloc, hipHostMalloc, (void **p, size_t n, unsigned flags))
+{
+    *p = flags || getenv("MOCK_GPU_NO_HOST") ? NULL : malloc(n);
+    return *p ? OK : OUT_OF_MEMORY;
+}
+EXPORT(int, cuMemFreeHost, hipHostFree, (void *p))
+{
+    free(p);
+    return OK;
+}
 EXPORT(int, cuModuleLoadData, hipModuleLoadData, (void **m, const void *image)) { *m = m; return image ? OK : INVALID; }
 EXPORT(int, cuModuleUnload, hipModuleUnload, (void *m)) { return m ? OK : INVALID; }
 EXPORT(int, cuModuleGetFunction, hipModuleGetFunction, (void **f, void *m, const char *name))
@@ -269,6 +372,9 @@ EXPORT(int, cuStreamCreate, hipStreamCreateWithFlags, (void **out, unsigned flag
         return OUT_OF_MEMORY;
     s->last = &s->first;
     s->idle = true;
+    pthread_mutex_lock(&lock);
+    s->number = streams++;
+    pthread_mutex_unlock(&lock);
     if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
         free(s);
         return OUT_OF_MEMORY;
@@ -298,8 +404,12 @@ EXPORT(int, cuStreamSynchronize, hipStreamSynchronize, (void *stream))
 EXPORT(int, cuEventCreate, hipEventCreateWithFlags, (void **e, unsigned flags))
 {
     (void)flags;
-    *e = calloc(1, sizeof(struct event));
-    return *e ? OK : OUT_OF_MEMORY;
+    struct event *x = calloc(1, sizeof *x);
+
+    if (x)
+        x->users = 1;
+    *e = x;
+    return x ? OK : OUT_OF_MEMORY;
 }
 EXPORT(int, cuEventRecord, hipEventRecord, (void *e, void *s)) { return queue(s, (struct op){ .what = EVENT, .event = e }); }
 EXPORT(int, cuStreamWaitEvent, hipStreamWaitEvent, (void *s, void *e, unsigned flags))
@@ -307,8 +417,20 @@ EXPORT(int, cuStreamWaitEvent, hipStreamWaitEvent, (void *s, void *e, unsigned f
     (void)flags;
     return queue(s, (struct op){ .what = WAIT, .event = e });
 }
+EXPORT(int, cuEventSynchronize, hipEventSynchronize, (void *event))
+{
+    struct event *e = event;
+
+    pthread_mutex_lock(&lock);
+    while (!e->done)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    return OK;
+}
 EXPORT(int, cuEventDestroy_v2, hipEventDestroy, (void *e))
 {
-    free(e);
+    pthread_mutex_lock(&lock);
+    event_leave(e);
+    pthread_mutex_unlock(&lock);
     return OK;
 }
