@@ -30,12 +30,12 @@ farm_setup() {
 farm_up() { sluice up --dir "$FARM/farm" "$@" 3>&-; }
 
 # wait_until SECONDS COMMAND...: until the command succeeds; fails, and shows what it said last, when the time is over. It asks seldom once
-# it has waited a while: what it asks costs more than what it waits for.
+# it has waited a while, and without a search for leaks: what it asks costs more than what it waits for.
 wait_until() {
   local limit=$1 end out tries=0
   shift
   end=$((SECONDS + limit))
-  until out=$("$@" 2>&1); do
+  until out=$(ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 "$@" 2>&1); do
     if [[ $SECONDS -ge $end ]]; then
       echo "not within $limit s: $*"; echo "$out"
       return 1

@@ -24,7 +24,7 @@ faketime_clean() {
   local each=15 i ids=()
   [ -z "${SLUICE_SOAK:-}" ] || each=250
   for i in {1..20}; do ids+=("$(sluice run start --workflow none)"); done
-  background watcher bash -c "while sluice run show ${ids[0]} --json | jq .runs[0].done; do :; done"
+  background watcher bash -c "while sluice run show ${ids[0]} --json | jq .runs[0].done; do sleep 0.2; done"
   for i in "${ids[@]}"; do background "s$i" sluice-source replay --server "unix:$SLUICE_SOCKET" --run "$i" --loop "$each" --rate max "$(sample 2)"; done
   for i in "${ids[@]}"; do pid=PID_s$i; wait_until "$(scaled 120)" ended "${!pid}"; done
   kill "$PID_watcher"; wait_until 10 ended "$PID_watcher"

@@ -40,7 +40,7 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   id=$(sluice run start --workflow none --sources 4)
   sluice replay "$(sample 2)" --run "$id" --loop "$(scaled 500)" --rate max --sources 4 2>"$FARM/replay.out" >&2 &
   replay=$!
-  while kill -0 "$replay" 2>/dev/null; do sluice run show "$id" >/dev/null; sluice nodes >/dev/null; done
+  while kill -0 "$replay" 2>/dev/null; do sluice run show "$id" >/dev/null; sluice nodes >/dev/null; sleep 0.2; done
   wait "$replay" || { cat "$FARM/replay.out"; false; }
   sluice run stop "$id"
   is '.runs[0] | [.announced, .done, .failed, .lost] | join(" ")' "$(scaled 500) $(scaled 500) 0 0" sluice run show "$id"
@@ -97,6 +97,7 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
     [[ $contact == up || $contact == late ]]
     worst=$(awk -v a="$worst" -v b="$silent" 'BEGIN { print (b > a) ? b : a }')
     looks=$((looks + 1))
+    sleep 0.1
   done
   ! ended "$replay"
   kill "${burners[@]}" "$replay"
