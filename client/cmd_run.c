@@ -29,20 +29,53 @@ static json_t *make_dropped(const json_t *run)
     return json_integer(sum);
 }
 
+/* "decode on cpu: 12 TFs, 12 fall-backs (no usable GPU on this machine)" */
+static json_t *make_stages(const json_t *run)
+{
+    json_t *list = json_array(), *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(run, "stages"), i, one) {
+        const char *reason = json_string_value(json_object_get(one, "reason"));
+        json_int_t fallbacks = json_integer_value(json_object_get(one, "fallbacks"));
+        char *text = mem_printf("%s on %s: %" JSON_INTEGER_FORMAT " TFs", json_string_value(json_object_get(one, "stage")),
+                                json_string_value(json_object_get(one, "backend")), json_integer_value(json_object_get(one, "tfs")));
+        if (fallbacks > 0)
+            json_array_append_new(list, json_sprintf("%s, %" JSON_INTEGER_FORMAT " fall-backs (%s)", text, fallbacks, reason != NULL ? reason : "?"));
+        else
+            json_array_append_new(list, json_string(text));
+        free(text);
+    }
+    return list;
+}
+
+/* "decode=cpu,cluster=cuda"; a fall-back has a "!". */
+static json_t *make_tf_stages(const json_t *tf)
+{
+    json_t *list = json_array(), *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(tf, "stages"), i, one)
+        json_array_append_new(list, json_sprintf("%s=%s%s", json_string_value(json_object_get(one, "stage")),
+                                                 json_string_value(json_object_get(one, "backend")),
+                                                 json_is_string(json_object_get(one, "fallback")) ? "!" : ""));
+    return list;
+}
+
 static const struct column columns[] = {
     { "id" }, { "name" }, { "state" }, { "workflow" }, { "policy" }, { "announced" }, { "dispatched" }, { "done" }, { "failed" },
     { "dropped", .make = make_dropped }, { "lost" }, { "incomplete" }, { "in_flight" }, { "in_flight_limit" }, { "queued" }, { "forming" },
     { "retried" }, { "sources" }, { "connected", "sources_connected" }, { "nodes", "nodes.node" }, { "started", NULL, AS_TIME },
     { "ended", NULL, AS_TIME }, { "bytes", "bytes_done", AS_SIZE }, { "owner" }, { "output" }, { "keep" }, { "backends" },
     { "reasons", "dropped", AS_COUNTERS }, { "failures", NULL, AS_COUNTERS }, { "stalled", "stalled_s", AS_SECONDS },
-    { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" }, { 0 },
+    { "ran", .make = make_stages }, { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" }, { 0 },
 };
 static const struct listing listing = { "runs", columns, "id,name,state,workflow,policy,announced,done,failed,dropped,lost,in_flight,queued,started",
                                         &sluice__run__descriptor };
 
 static const struct column tf_columns[] = {
     { "id" }, { "state" }, { "node" }, { "device" }, { "attempt" }, { "seconds", NULL, AS_SECONDS }, { "bytes", NULL, AS_SIZE }, { "parts" },
-    { "incomplete" }, { "digest" }, { "reason" }, { "text" }, { 0 },
+    { "incomplete" }, { "digest" }, { "reason" }, { "text" }, { "ran", .make = make_tf_stages }, { 0 },
 };
 static const struct listing tfs = { "tfs", tf_columns, "id,state,node,attempt,seconds,bytes,digest,reason,text",
                                         &sluice__run_tf__descriptor };

@@ -16,6 +16,7 @@
 #include "job.h"
 #include "log.h"
 #include "mem.h"
+#include "ran.h"
 #include "run.h"
 
 #define STALL 0.5                /* s: a tick later than this was our own fault */
@@ -619,11 +620,17 @@ struct flow *flow_share(struct flow *f)
     return f;
 }
 
+const struct ran *flow_ran(const struct flow *f)
+{
+    return f->ran;
+}
+
 void flow_unshare(struct flow *f)
 {
     if (--f->users > 0)
         return;
     heap_free(&f->due);
+    ran_free(f->ran);
     free(f);
 }
 

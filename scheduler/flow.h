@@ -9,6 +9,7 @@
 
 #include "node.h"
 
+struct ran;
 struct flow *flow_create(struct sluiced *d);
 void flow_destroy(struct flow *f);
 
@@ -36,6 +37,8 @@ void flow_done(struct session *s, uint32_t id, const void *m);
 void flow_failed(struct session *s, uint32_t id, const void *m);
 void flow_published(struct session *s, uint32_t id, const void *m);
 
+/* Which backend stages ran on, since our start. Borrowed. */
+const struct ran *flow_ran(const struct flow *f);
 /* For `sluice check`: each invariant with its figures. */
 void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
 /* For alarms in status: e.g. a run that is full and gets nothing back, a lasting difference between ledger and reports. */

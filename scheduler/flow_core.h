@@ -50,6 +50,7 @@ struct flow {
     double now, stalled, last_tick;
     struct pool_sum { uint64_t largest, room, room_for; unsigned usable, classes; } pool[2];     /* of its nodes, while summed; room: of TFs of room_for bytes */
     bool   summed;
+    struct ran *ran;                     /* of all TFs that were done since our start */
 };
 
 struct flow *flow_share(struct flow *f);

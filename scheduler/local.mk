@@ -44,6 +44,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/idset.c %D%/idset.h \
 	%D%/job.c %D%/job.h \
 	%D%/ledger.c %D%/ledger.h \
+	%D%/ran.c %D%/ran.h \
 	%D%/run.c %D%/run.h \
 	%D%/runlist.c \
 	%D%/runload.c \

@@ -20,6 +20,7 @@
 #include "mem.h"
 #include "move.h"
 #include "node.h"
+#include "ran.h"
 #include "str.h"
 
 static const char *const state_word[] = { "idle", "busy", "full", "moving", "bad", "error", "down" };
@@ -186,6 +187,18 @@ static void each_device(const struct scrape *s, const char *name, uint64_t (*val
     }
 }
 
+static void stage_tfs(const struct scrape *s, const char *name)
+{
+    for (const struct ran *r = flow_ran(s->d->flow); r != NULL; r = r->next)
+        str_addf(s->out, "%s{stage=\"%s\",backend=\"%s\"} %" PRIu64 "\n", name, r->stage, r->backend, r->tfs);
+}
+
+static void stage_fallbacks(const struct scrape *s, const char *name)
+{
+    for (const struct ran *r = flow_ran(s->d->flow); r != NULL; r = r->next)
+        str_addf(s->out, "%s{stage=\"%s\",backend=\"%s\"} %" PRIu64 "\n", name, r->stage, r->backend, r->fallbacks);
+}
+
 static uint64_t stalls_of(const Sluice__Device *d) { return d->stalls; }
 static uint64_t restarts_of(const Sluice__Device *d) { return d->restarts; }
 
@@ -276,6 +289,8 @@ static const struct metric table[] = {
     { "sluice_node_done_total",            "counter", "Time-frames done there.",                                        NULL, node_done },
     { "sluice_node_failed_total",          "counter", "Attempts failed there.",                                         NULL, node_failed },
     { "sluice_node_refused_total",         "counter", "Assignments refused there.",                                     NULL, node_refused },
+    { "sluice_stage_tfs_total",            "counter", "Time-frames done, by stage and the backend that ran it.",       NULL, stage_tfs },
+    { "sluice_stage_fallbacks_total",      "counter", "Those of them on which auto had to take that backend.",         NULL, stage_fallbacks },
     { "sluice_device_stalls_total",        "counter", "Times the device made no progress, since its worker started.",  NULL, device_stalls },
     { "sluice_device_restarts_total",      "counter", "Reconstruction processes of the device replaced.",               NULL, device_restarts },
 };

@@ -32,7 +32,7 @@ struct run_change {
     struct record *rec;              /* NULL: only the run's row */
     struct row_run row;
     struct row_run_tf tf;
-    char *dropped_by, *text, *reason;
+    char *dropped_by, *text, *reason, *ran;
     struct event *ev;
     void (*then)(struct run *r, int rc, const struct err *e, void *arg);
     void *arg;
@@ -55,13 +55,15 @@ static struct run_change *change_create(struct run *r)
 
     c->run = r;
     c->dropped_by = dropped_text(r->dropped);
+    c->ran = ran_totals_text(r->ran);
     c->text = mem_strdup(r->text);
     c->row = (struct row_run){
         .id = w->id, .name = w->name, .state = run_state_name[r->state], .workflow = w->workflow, .backends = w->backends, .options = w->options,
         .policy = disp_policy_name[w->policy], .keep = r->until_done ? "until-done" : "until-built", .incomplete_rule = r->drop_incomplete ? "drop" : "build",
         .output = w->output, .owner = r->owner, .text = c->text, .sources = r->n_sources, .min_nodes = r->min_nodes, .in_flight = r->in_flight_asked,
         .announced = r->announced, .dispatched = w->dispatched, .done = r->done, .failed = r->failed, .dropped = tally_sum(r->dropped), .lost = r->lost,
-        .incomplete = r->incomplete, .bytes_done = r->bytes_done, .dropped_by = c->dropped_by, .started = r->started, .ended = r->ended };
+        .incomplete = r->incomplete, .bytes_done = r->bytes_done, .dropped_by = c->dropped_by, .started = r->started, .ended = r->ended,
+        .stages = c->ran };
     memcpy(c->row.key, w->key, sizeof(c->row.key));
     r->changes++;
     return c;
@@ -82,6 +84,7 @@ static void change_free(struct run_change *c)
 {
     event_destroy(c->ev);
     free(c->dropped_by);
+    free(c->ran);
     free(c->text);
     free(c->reason);
     free(c);
@@ -136,7 +139,8 @@ void run_store_record(struct record *rec)
     c->reason = rec->text && rec->text[0] ? mem_printf("%s: %s", rec->reason ? rec->reason : "Unknown", rec->text) : mem_strdup(rec->reason);
     c->tf = (struct row_run_tf){ .run = r->work.id, .tf = rec->key.tf, .outcome = outcome_name[rec->outcome], .reason = c->reason, .node = rec->node,
                                  .device = rec->device, .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
-                                 .incomplete = rec->incomplete, .published = rec->published, .seconds = rec->seconds, .bytes = rec->bytes, .time = rec->time };
+                                 .incomplete = rec->incomplete, .published = rec->published, .seconds = rec->seconds, .bytes = rec->bytes, .time = rec->time,
+                                 .stages = rec->stages };
     c->then = record_then;
     c->arg = rec;
     rec->writing = true;
@@ -202,10 +206,10 @@ static void ring_add(struct run *r, const struct settled *s)
 
 /* Counts one that is settled: in the totals, in its node's share, in the list. */
 void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *text, const char *node, const char *device,
-                       const char *digest, double seconds, uint64_t bytes, bool incomplete, uint32_t attempt)
+                       const char *digest, const char *stages, double seconds, uint64_t bytes, bool incomplete, uint32_t attempt)
 {
     struct settled s = { .id = id, .bytes = bytes, .seconds = seconds, .outcome = (uint8_t)outcome, .incomplete = incomplete, .attempt = attempt,
-                         .node = word_number(r, node), .device = word_number(r, device), .reason = word_number(r, reason),
+                         .node = word_number(r, node), .device = word_number(r, device), .reason = word_number(r, reason), .stages = word_number(r, stages),
                          .text = text && text[0] ? mem_strdup(text) : NULL };
 
     snprintf(s.digest, sizeof(s.digest), "%s", digest ? digest : "");
@@ -216,6 +220,7 @@ void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const c
     case END_DONE:
         r->done++;
         r->bytes_done += bytes;
+        ran_count(&r->ran, stages);
         if (node)
             run_share(r, node)->done++;
         break;
@@ -256,8 +261,8 @@ static void run_settle(struct tf *t, const struct end *end)
 
     if (end->outcome == END_FAILED)
         say_failed(r, t, end);
-    run_count_settled(r, t->id, end->outcome, end->reason, end->text, end->node, end->device, end->digest, end->seconds, t->bytes, t->parts->incomplete,
-                      t->fence.attempt);
+    run_count_settled(r, t->id, end->outcome, end->reason, end->text, end->node, end->device, end->digest, end->stages, end->seconds, t->bytes,
+                      t->parts->incomplete, t->fence.attempt);
     if (t->parts->released)
         rec->released = true;
     source_free_parts(t);
@@ -497,6 +502,7 @@ void run_destroy(struct run *r)
     free(r->text);
     free(r->stop_reason);
     tally_free(r->dropped);
+    ran_free(r->ran);
     idset_free(&r->release);
     work_free(&r->work);
     free(r);

@@ -7,6 +7,7 @@
 
 #include "flow_core.h"
 #include "idset.h"
+#include "ran.h"
 
 #define RUN_DATA_TIMEOUT 60.0            /* s, when StopRun names none */
 enum { RUN_MAX_SOURCES = 4096 };
@@ -44,7 +45,7 @@ struct run_tf {
 struct share { UT_hash_handle hh; char node[64], class[64]; uint64_t done, in_flight, samples, high; double fill; };
 
 /* A settled TF as it is listed. Words come from a table of the run; text is its own, NULL for most. */
-struct settled { uint64_t id, bytes; double seconds; char *text; char digest[17]; uint16_t node, device, reason; uint8_t outcome; uint8_t incomplete; uint32_t attempt; };
+struct settled { uint64_t id, bytes; double seconds; char *text; char digest[17]; uint16_t node, device, reason, stages; uint8_t outcome; uint8_t incomplete; uint32_t attempt; };
 enum { SETTLED_KEPT = 65536 };
 struct run_word { UT_hash_handle hh; char *text; uint16_t number; };
 
@@ -67,6 +68,7 @@ struct run {
     unsigned connected, n_ended;
     uint64_t announced, done, failed, lost, incomplete, bytes_done, late_parts;
     struct tally *dropped;
+    struct ran *ran;                     /* which backend its TFs ran on */
     struct idset settled;
     struct idset release;                /* to be let go by all sources */
     bool     restored;                   /* from before our start */
@@ -81,7 +83,7 @@ struct run {
     struct samples *samples;
     struct settled *ring;                /* the newest SETTLED_KEPT */
     size_t  ring_at, ring_n, ring_cap;
-    struct run_word *words;              /* names of nodes, devices and reasons in the ring, */
+    struct run_word *words;              /* names of nodes, devices, reasons and stages' texts in the ring, */
     char  **word;                        /* by number; 0: none */
     uint16_t n_words;
     bool     alarmed;
@@ -135,7 +137,7 @@ void run_retire(struct run *r);                  /* among those that are over */
 void run_put(struct run *r, enum change_kind kind, struct event *ev, void (*then)(struct run *, int, const struct err *, void *), void *arg);
 /* Counts one that is settled: in the totals, in its node's share, in the list. */
 void run_count_settled(struct run *r, uint64_t id, enum outcome outcome, const char *reason, const char *text, const char *node, const char *device,
-                       const char *digest, double seconds, uint64_t bytes, bool incomplete, uint32_t attempt);
+                       const char *digest, const char *stages, double seconds, uint64_t bytes, bool incomplete, uint32_t attempt);
 /* Of a stored "WORD: TEXT": word gets the word; the text comes back, NULL when there is none. */
 const char *run_reason_split(const char *reason, char word[64]);
 /* The number of word among n; NULL and "" leave *value. -1: e names the choices. */

@@ -124,6 +124,7 @@ static Sluice__Run *run_message(const struct run *r)
     m->keep = (char *)(r->until_done ? "until-done" : "until-built");
     m->retried = w->retried;
     m->failures = counters_of(w->failures, &m->n_failures);
+    m->stages = ran_list(r->ran, &m->n_stages);
     m->has_stalled_s = r->full_since > 0;
     m->stalled_s = run_stalled(r, flow_now(w->flow));
     return m;
@@ -137,6 +138,7 @@ static void message_free(Sluice__Run *m)
         free(m->failures[i]);
     for (size_t i = 0; i < m->n_nodes; i++)
         free(m->nodes[i]);
+    ran_list_free(m->stages, m->n_stages);
     free(m->dropped);
     free(m->failures);
     free(m->nodes);
@@ -330,6 +332,7 @@ static void list_settled(struct run *r, uint64_t from, struct listing *l)
         x->seconds = s->seconds;
         x->incomplete = s->incomplete;
         x->bytes = s->bytes;
+        x->stages = ran_stages(s->stages ? r->word[s->stages] : NULL, &x->n_stages);
     }
     free(sorted);
 }
@@ -358,6 +361,8 @@ void run_tfs(struct session *s, uint32_t id, const void *m)
     else
         list_in_flight(r, x->from, &l);
     session_answer(s, id, &l.answer.base);
+    for (size_t i = 0; i < l.answer.n_tfs; i++)
+        ran_stages_free(l.tf[i].stages, l.tf[i].n_stages);
     free(l.answer.tfs);
     free(l.tf);
 }

@@ -56,9 +56,10 @@ static int load_tf(void *arg, const struct row_run_tf *row)
     if (outcome == END_KINDS)
         return err_set(l->e, ERR_FAILED, "run %" PRIu64 " TF %" PRIu64 ": unknown outcome \"%s\"", row->run, row->tf, row->outcome ? row->outcome : "");
     text = run_reason_split(row->reason, word);
-    run_count_settled(r, row->tf, outcome, word, text, row->node, row->device, row->digest, row->seconds, row->bytes, row->incomplete, row->attempt);
+    run_count_settled(r, row->tf, outcome, word, text, row->node, row->device, row->digest, row->stages, row->seconds, row->bytes, row->incomplete,
+                      row->attempt);
     if (outcome == END_DONE && !row->published)
-        record_restore(&r->work, row->tf, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, row->seconds, row->bytes,
+        record_restore(&r->work, row->tf, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, row->stages, row->seconds, row->bytes,
                        row->incomplete, row->time);
     return 0;
 }
@@ -72,6 +73,7 @@ static void load_totals(struct run *r, const struct row_run *row)
     r->incomplete = row->incomplete;
     r->bytes_done = row->bytes_done;
     dropped_parse(&r->dropped, row->dropped_by);
+    ran_totals_read(&r->ran, row->stages);
 }
 
 static int load_run(void *arg, const struct row_run *row)

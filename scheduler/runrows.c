@@ -44,6 +44,7 @@ static int row_add(void *arg, const struct row_run_tf *row)
     x->seconds = row->seconds;
     x->incomplete = row->incomplete;
     x->bytes = row->bytes;
+    x->stages = ran_stages(row->stages, &x->n_stages);
     p->answer.tfs[p->answer.n_tfs++] = x;
     return 0;
 }
@@ -67,6 +68,7 @@ static void page_free(struct page *p)
         free(x->reason);
         free(x->text);
         free(x->digest);
+        ran_stages_free(x->stages, x->n_stages);
         free(x);
     }
     free(p->answer.tfs);

@@ -17,6 +17,7 @@
 #include "flow_core.h"
 #include "log.h"
 #include "mem.h"
+#include "ran.h"
 #include "run.h"
 
 /* ---- verdicts ------------------------------------------------------------------------------ */
@@ -98,6 +99,7 @@ struct record *record_create(struct tf *t, const struct end *end, bool incomplet
     r->device = mem_strdup(end->device);
     r->digest = mem_strdup(end->digest);
     r->stem = t->work->ops->stem(t);
+    r->stages = mem_strdup(end->stages);
     r->seconds = end->seconds;
     r->bytes = t->bytes;
     r->time = clock_wall_ns();
@@ -107,8 +109,8 @@ struct record *record_create(struct tf *t, const struct end *end, bool incomplet
     return r;
 }
 
-void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, double seconds,
-                    uint64_t bytes, bool incomplete, int64_t time)
+void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, const char *stages,
+                    double seconds, uint64_t bytes, bool incomplete, int64_t time)
 {
     struct record *r = record_add(w, tf);
 
@@ -118,6 +120,7 @@ void record_restore(struct work *w, uint64_t tf, struct fence fence, const char 
     r->device = mem_strdup(device);
     r->digest = mem_strdup(digest);
     r->stem = mem_strdup(stem);
+    r->stages = mem_strdup(stages);
     r->seconds = seconds;
     r->bytes = bytes;
     r->incomplete = incomplete;
@@ -143,6 +146,7 @@ void record_free(struct record *r)
     free(r->device);
     free(r->digest);
     free(r->stem);
+    free(r->stages);
     free(r->trouble);
     free(r);
     w->ops->answered(w);
@@ -352,8 +356,11 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     s->node->done++;
     if (t->parts && d->incomplete)
         t->parts->incomplete = true;
-    t->work->ops->settle(t, &(struct end){ .outcome = END_DONE, .node = s->node->name, .device = d->device, .digest = d->digest,
+    char *stages = ran_text(d->stages, d->n_stages);
+    counters_add(s->d->counters, "backend_fallbacks", ran_count(&a.f->ran, stages));
+    t->work->ops->settle(t, &(struct end){ .outcome = END_DONE, .node = s->node->name, .device = d->device, .digest = d->digest, .stages = stages,
                                            .seconds = seconds, .publish = d->n_outputs > 0 });
+    free(stages);
 }
 
 void flow_published(struct session *s, uint32_t id, const void *m)

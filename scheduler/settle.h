@@ -15,7 +15,7 @@ struct record {
     struct work *work;
     struct fence fence;
     enum outcome outcome;
-    char  *reason, *text, *node, *device, *digest, *stem;
+    char  *reason, *text, *node, *device, *digest, *stem, *stages;
     double seconds;
     uint64_t bytes;
     int64_t time;
@@ -31,8 +31,8 @@ struct record *record_create(struct tf *t, const struct end *end, bool incomplet
 struct record *record_find(struct flow *f, bool is_job, uint64_t work, uint64_t tf);
 /* Stored: the worker is told; a record with nothing to publish is done with. */
 void record_stored(struct record *r);
-void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, double seconds,
-                    uint64_t bytes, bool incomplete, int64_t time);
+void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, const char *stages,
+                    double seconds, uint64_t bytes, bool incomplete, int64_t time);
 /* Stores r (again) with its work's totals; by run.c and job.c. */
 void run_store_record(struct record *r);
 void job_store_record(struct record *r);

@@ -435,7 +435,7 @@ static int load_task(void *arg, const struct row_task *row)
     if (strcmp(row->state, "running") == 0 && !j->ended)
         load_running(j, row);
     if (x->state == TASK_DONE && !row->published && !j->ended)
-        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, row->seconds, 0,
+        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
                        false, row->time);
     return 0;
 }

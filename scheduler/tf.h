@@ -54,7 +54,7 @@ enum outcome { END_DONE, END_FAILED, END_DROPPED, END_LOST, END_CANCELLED, END_K
 extern const char *const outcome_name[END_KINDS];
 struct end {
     enum outcome outcome;
-    const char *reason, *text, *node, *device, *digest;
+    const char *reason, *text, *node, *device, *digest, *stages;    /* stages: text of ran.h */
     double seconds;
     bool   publish;                  /* there is something to be put under its final name */
 };

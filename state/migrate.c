@@ -17,6 +17,7 @@
  * to the same shape, and DB_VERSION grows along. */
 static const struct db_migration migrations[] = {
     { 1, "" },
+    { 2, "ALTER TABLE run ADD COLUMN stages TEXT; ALTER TABLE run_tf ADD COLUMN stages TEXT" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

@@ -66,7 +66,7 @@ static const struct column run_columns[] = {
     { "min_nodes", U32, AT(min_nodes) }, { "in_flight", U32, AT(in_flight) }, { "key", KEY32, AT(key) }, { "announced", U64, AT(announced) },
     { "dispatched", U64, AT(dispatched) }, { "done", U64, AT(done) }, { "failed", U64, AT(failed) }, { "dropped", U64, AT(dropped) },
     { "lost", U64, AT(lost) }, { "incomplete", U64, AT(incomplete) }, { "bytes_done", U64, AT(bytes_done) }, { "dropped_by", TEXT, AT(dropped_by) },
-    { "started", I64, AT(started) }, { "ended", I64, AT(ended) },
+    { "started", I64, AT(started) }, { "ended", I64, AT(ended) }, { "stages", TEXT, AT(stages) },
 };
 #undef ROW
 #define ROW row_run_tf
@@ -74,7 +74,7 @@ static const struct column run_tf_columns[] = {
     { "run", U64, AT(run) }, { "tf", U64, AT(tf) }, { "outcome", WORD, AT(outcome) }, { "reason", TEXT, AT(reason) }, { "node", TEXT, AT(node) },
     { "device", TEXT, AT(device) }, { "digest", TEXT, AT(digest) }, { "stem", TEXT, AT(stem) }, { "epoch", U64, AT(epoch) }, { "attempt", U32, AT(attempt) },
     { "incomplete", BOOL, AT(incomplete) }, { "published", INT, AT(published) }, { "seconds", REAL, AT(seconds) }, { "bytes", U64, AT(bytes) },
-    { "time", I64, AT(time) },
+    { "time", I64, AT(time) }, { "stages", TEXT, AT(stages) },
 };
 #undef ROW
 #define ROW row_job

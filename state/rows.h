@@ -34,7 +34,7 @@ struct row_run {
     uint64_t id; const char *name, *state, *workflow, *backends, *options, *policy, *keep, *incomplete_rule, *output, *owner, *text;
     uint32_t sources, min_nodes, in_flight; uint8_t key[32];
     uint64_t announced, dispatched, done, failed, dropped, lost, incomplete, bytes_done; const char *dropped_by;     /* "QueueFull 3,Short 1" */
-    int64_t started, ended;
+    int64_t started, ended; const char *stages;
 };
 int rows_put_run(struct db *db, const struct row_run *r, struct err *e);
 int rows_load_runs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_run *), void *arg, struct err *e);
@@ -42,7 +42,7 @@ int rows_load_runs(struct db *db, bool open_only, int (*each)(void *arg, const s
 /* The end of one TF of a run; written with the run's totals. outcome: done failed dropped lost. published: 0 accepted only, 1 under its final name (or nothing to publish). */
 struct row_run_tf {
     uint64_t run, tf; const char *outcome, *reason, *node, *device, *digest, *stem; uint64_t epoch; uint32_t attempt; bool incomplete; int published;
-    double seconds; uint64_t bytes; int64_t time;
+    double seconds; uint64_t bytes; int64_t time; const char *stages;
 };
 int rows_put_run_tf(struct db *db, const struct row_run_tf *t, struct err *e);
 int rows_load_run_tfs(struct db *db, uint64_t run, uint64_t from, unsigned limit,

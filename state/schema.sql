@@ -93,7 +93,8 @@ CREATE TABLE run (
     bytes_done       INTEGER NOT NULL,
     dropped_by       TEXT,
     started          INTEGER NOT NULL,
-    ended            INTEGER NOT NULL
+    ended            INTEGER NOT NULL,
+    stages           TEXT                   -- "STAGE=BACKEND TFS FALLBACKS!REASON" a line
 ) STRICT;
 CREATE INDEX run_open ON run (id) WHERE ended = 0;
 
@@ -114,6 +115,7 @@ CREATE TABLE run_tf (
     seconds     REAL NOT NULL,
     bytes       INTEGER NOT NULL,
     time        INTEGER NOT NULL,
+    stages      TEXT,                       -- "STAGE=BACKEND!WHY AUTO FELL BACK" a line
     UNIQUE (run, tf)
 ) STRICT;
 CREATE INDEX run_tf_unpublished ON run_tf (run, tf) WHERE published = 0;

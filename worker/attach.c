@@ -168,6 +168,7 @@ static int fill(struct answer *x, const struct pipeline_result *r, struct err *e
         x->stage[i].has_seconds = x->stage[i].has_items = 1;
         x->stage[i].seconds = r->stage[i].seconds;
         x->stage[i].items = r->stage[i].items;
+        x->stage[i].fallback = (char *)r->stage[i].fallback;
         x->stages[i] = &x->stage[i];
     }
     x->m.n_outputs = r->n_out;

@@ -160,6 +160,7 @@ static json_t *stages_json(const Sluice__RecoDone *m)
         json_t *j = json_object();
         set_text(j, "stage", m->stages[i]->stage);
         set_text(j, "backend", m->stages[i]->backend);
+        set_text(j, "fallback", m->stages[i]->fallback);
         json_object_set_new(j, "seconds", json_real(m->stages[i]->seconds));
         set_number(j, "items", m->stages[i]->items);
         json_array_append_new(list, j);

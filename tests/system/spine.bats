@@ -105,3 +105,28 @@ teardown() { farm_teardown; }
   farm_up --nodes mi50:2
   is '.nodes[] | select(.name == "mi50-001") | .marks[0].reason' "bad fan" sluice nodes
 }
+
+@test "run show and run tfs say which backend ran each stage, and why auto fell back; so after a restart, and so do the counters" {
+  [ "$(sluice devices --json | jq '[.devices[] | select(.usable and .class != "cpu" and .backend != "cpu")] | length')" -eq 0 ] || skip "there is a GPU here"
+  farm_up --nodes mi50:1 --nominal mi50=10
+  run=$(sluice run start --workflow cluster --backend decode=cpu,cluster=auto)
+  sluice replay "$(sample 2)" --run "$run" --loop 3 >/dev/null 2>&1
+  sluice run stop "$run"
+  stages() { is '.runs[0].stages | map([.stage, .backend, .tfs, .fallbacks, .reason] | map(tostring) | join(" ")) | join("; ")' \
+    "decode cpu 3 0 null; cluster cpu 3 3 no usable GPU on this machine" sluice run show "$run"; }
+  tfs() { is '[.tfs[].stages | map([.stage, .backend, .fallback] | map(tostring) | join(" ")) | join("; ")] | unique | join(" | ")' \
+    "decode cpu null; cluster cpu no usable GPU on this machine" sluice run tfs "$run" --settled; }
+  stages
+  tfs
+  sluice run show "$run" | grep 'cluster' | grep -F 'no usable GPU on this machine'
+  [ "$(sluice run show "$run" -o ran --parsable -h)" = "decode on cpu: 3 TFs,cluster on cpu: 3 TFs, 3 fall-backs (no usable GPU on this machine)" ]
+  [ "$(sluice run tfs "$run" --settled -o ran --parsable -h | sort -u)" = "decode=cpu,cluster=cpu!" ]
+  sluice metrics | grep -qx 'sluice_stage_tfs_total{stage="cluster",backend="cpu"} 3'
+  sluice metrics | grep -qx 'sluice_stage_fallbacks_total{stage="cluster",backend="cpu"} 3'
+  sluice metrics | grep -qx 'sluice_stage_fallbacks_total{stage="decode",backend="cpu"} 0'
+  sluice metrics | grep -qx 'sluice_events_total{event="backend_fallbacks"} 3'
+  kill -KILL "$(sluice status --json | jq .status[0].pid)"
+  farm_up --nodes mi50:1 --nominal mi50=10
+  stages
+  tfs
+}

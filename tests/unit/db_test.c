@@ -98,7 +98,7 @@ static void first_open_makes_it_and_the_epoch_grows(void **state)
         assert_string_equal(db_dir(db), in(*state, "a/b/state"));
         db_close(db);
     }
-    assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 1);
+    assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 2);
     struct stat st;
     assert_int_equal(stat(in(dir, "state.reserve"), &st), 0);
     assert_int_equal(st.st_size, 4 << 20);
@@ -241,7 +241,7 @@ static void foreign_and_newer_databases_are_refused(void **state)
 {
     fill_marks(*state, 5);
     raw(*state, "PRAGMA user_version = 7");
-    refuses(*state, NULL, ERR_STATE, "schema version 7", "up to 1", "--restore", NULL);
+    refuses(*state, NULL, ERR_STATE, "schema version 7", "up to 2", "--restore", NULL);
     char *report = NULL;
     struct err e = { 0 };
     assert_int_equal(db_recover(*state, &report, &e), -1);
@@ -250,7 +250,7 @@ static void foreign_and_newer_databases_are_refused(void **state)
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM mark"), 5);
     raw(*state, "PRAGMA user_version = 200000000");
     refuses(*state, NULL, ERR_FAILED, "is damaged", "--recover", NULL);
-    raw(*state, "PRAGMA user_version = 1; PRAGMA application_id = 4711");
+    raw(*state, "PRAGMA user_version = 2; PRAGMA application_id = 4711");
     refuses(*state, NULL, ERR_FAILED, "another program", NULL);
     raw(*state, "PRAGMA application_id = 1397511491");
     raw(*state, "UPDATE meta SET value = '00112233445566778899aabbccddeeff' WHERE key = 'id'");
@@ -290,16 +290,31 @@ static void older_schemas_come_forward_with_a_copy(void **state)
     }
 }
 
+/* Version 1 had nothing of what the stages ran on. */
+static void version_1_comes_forward(void **state)
+{
+    fill_marks(*state, 3);
+    raw(*state, "ALTER TABLE run DROP COLUMN stages; ALTER TABLE run_tf DROP COLUMN stages; PRAGMA user_version = 1;"
+                "INSERT INTO run_tf (run, tf, outcome, epoch, attempt, incomplete, published, seconds, bytes, time) VALUES (1, 7, 'done', 1, 1, 0, 1, 0.5, 10, 1)");
+    struct db *db = db_open(*state, NULL, NULL);
+    assert_non_null(db);
+    assert_int_equal(marks_in(db, true), 3);
+    db_close(db);
+    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 2);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM run_tf WHERE tf = 7 AND stages IS NULL"), 1);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(stages) FROM run"), 0);
+}
+
 static void failed_migration_changes_nothing(void **state)
 {
     static const struct db_migration bad[] = {
-        { 2, "ALTER TABLE mark ADD COLUMN ticket TEXT; DELETE FROM mark" },
-        { 3, "ALTER TABLE no_such_table ADD COLUMN x TEXT" },
+        { 3, "ALTER TABLE mark ADD COLUMN ticket TEXT; DELETE FROM mark" },
+        { 4, "ALTER TABLE no_such_table ADD COLUMN x TEXT" },
     };
     fill_marks(*state, 20);
     struct db_hooks hooks = { .migrations = bad, .n_migrations = 2 };
-    refuses(*state, &hooks, ERR_FAILED, "migration of the schema to version 3", "no_such_table", NULL);
-    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 1);
+    refuses(*state, &hooks, ERR_FAILED, "migration of the schema to version 4", "no_such_table", NULL);
+    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 2);
     struct db *db = open_good(*state);
     assert_int_equal(marks_in(db, true), 20);
     db_close(db);
@@ -945,7 +960,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         T(first_open_makes_it_and_the_epoch_grows), T(durable_settings), T(second_sluiced_is_refused_with_the_pid), T(network_file_systems_are_refused),
         T(missing_file_is_not_an_empty_start), T(start_killed_while_making_the_first_database), T(broken_files_are_left_and_the_command_is_named),
-        T(foreign_and_newer_databases_are_refused), T(older_schemas_come_forward_with_a_copy), T(failed_migration_changes_nothing),
+        T(foreign_and_newer_databases_are_refused), T(older_schemas_come_forward_with_a_copy), T(version_1_comes_forward), T(failed_migration_changes_nothing),
         T(a_change_takes_only_itself_back), T(a_disk_that_refuses_writes_is_told_from_a_bad_change), T(B01_B07_marks_survive_and_bad_is_computed_from_open_marks), T(B35_a_lock_is_waited_for_within_a_limit_and_named),
         T(B36_the_log_shrinks_after_the_reader_ends), T(B38_flipped_bytes_end_in_seconds_with_the_command), T(recover_loses_only_the_bad_page),
         T(recover_survives_lost_roots), T(recover_survives_a_lost_first_page), T(recover_mends_what_can_be_read), T(recover_of_nothing_says_so), T(recover_takes_the_log_along),

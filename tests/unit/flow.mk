@@ -5,7 +5,8 @@ flow_tests = \
 	tests/unit/run_test \
 	tests/unit/job_test \
 	tests/unit/flow_test \
-	tests/unit/words_test
+	tests/unit/words_test \
+	tests/unit/ran_test
 check_PROGRAMS += $(flow_tests)
 TESTS += $(flow_tests)
 
@@ -35,6 +36,10 @@ tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.c %D%/farm_double
 tests_unit_flow_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_flow_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_flow_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+
+tests_unit_ran_test_SOURCES = %D%/ran_test.c
+tests_unit_ran_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_ran_test_LDADD = $(FLOW_TEST_LDADD)
 
 tests_unit_words_test_SOURCES = %D%/words_test.c
 tests_unit_words_test_CPPFLAGS = $(KERNELS_CPPFLAGS) $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)

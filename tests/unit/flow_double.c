@@ -43,6 +43,7 @@ WEAK void flow_worker_lost(struct node *n, const char *why)
 WEAK void flow_node_changed(struct node *n) { (void)n; flow_double.changed++; }
 WEAK void flow_report(struct node *n, const Sluice__Report *r) { (void)n; (void)r; flow_double.reports++; }
 WEAK void flow_evict(struct node *n, const char *why) { (void)n; (void)why; flow_double.evicted++; }
+WEAK const struct ran *flow_ran(const struct flow *f) { (void)f; return NULL; }
 WEAK void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg) { (void)f; (void)line; (void)arg; }
 
 WEAK void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
