@@ -40,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     folded = hostlist_fold(h);
     again = hostlist_parse(folded, NULL, NULL, &e);
     expect(again != NULL && hostlist_count(again) == hostlist_count(h));
-    for (size_t i = 0; i < hostlist_count(h); i++)
+    size_t step = 1 + hostlist_count(h) / 256;           /* of a long list some, else it is all that a run does */
+    for (size_t i = 0; i < hostlist_count(h); i += step)
         expect(hostlist_has(again, hostlist_name(h, i)));
     hostlist_destroy(again);
     hostlist_destroy(h);
