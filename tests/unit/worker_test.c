@@ -348,6 +348,19 @@ static void b26_a_process_that_ignores_term_and_its_hidden_child_are_gone_when_t
     free(flow);
 }
 
+/* The limit is that of a stage: 1.5 s in stages of 50 ms pass where 0.5 s without a word do not. */
+static void process_timeout_counts_anew_from_each_stage(void **unused)
+{
+    (void)unused;
+    start(NULL, NULL);
+    farm_open(&f, 0, 1, "slow:1500", out, 0.5);
+    farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "a");
+    expect_done(1, 10);
+    farm_open(&f, 0, 1, "hang", out, 0.5);
+    farm_assign_file(&f, 1, 2, 1, input, 0, SIZE, "b");
+    free(expect_failed(2, "TimedOut", 10));
+}
+
 static bool one_stall(const Sluice__Report *r)
 {
     return r->devices[0]->stalls == 1 && r->devices[0]->restarts == 1 && r->devices[0]->state == SLUICE__DEVICE_STATE__DEVICE_FREE;
@@ -893,6 +906,7 @@ int main(void)
         here(a_crash_fails_that_attempt_and_keeps_its_tf),
         here(beyond_the_limit_a_crash_keeps_no_bytes),
         here(b26_a_process_that_ignores_term_and_its_hidden_child_are_gone_when_the_tf_fails),
+        here(process_timeout_counts_anew_from_each_stage),
         here(no_progress_for_many_times_the_usual_is_a_stall_that_is_counted_and_kept),
         here(who_gives_signs_of_life_may_take_as_long_as_it_likes),
         here(every_lie_ends_the_process_and_nothing_else),
