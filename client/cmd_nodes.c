@@ -81,11 +81,35 @@ static json_t *make_placement(const json_t *node)
     return list;
 }
 
+/* A device a text: what of the buffer is pinned for it. */
+static json_t *make_pinned(const json_t *node)
+{
+    json_t *list = json_array(), *d;
+    size_t i;
+
+    json_array_foreach(json_object_get(node, "devices"), i, d) {
+        const json_t *p = json_object_get(d, "pinned");
+        const char *why = json_string_value(json_object_get(p, "text"));
+        json_int_t staging = json_integer_value(json_object_get(p, "staging"));
+        char wanted[32], actual[32], ring[32];
+
+        if (!json_is_object(p))
+            continue;
+        str_size_text((uint64_t)json_integer_value(json_object_get(p, "wanted")), wanted);
+        str_size_text((uint64_t)json_integer_value(json_object_get(p, "actual")), actual);
+        str_size_text((uint64_t)staging, ring);
+        json_array_append_new(list, json_sprintf("%s: %s of %s in %" JSON_INTEGER_FORMAT " chunks%s%s%s%s", json_string_value(json_object_get(d, "serial")),
+                                                 actual, wanted, json_integer_value(json_object_get(p, "chunks")), staging > 0 ? ", staging ring of " : "",
+                                                 staging > 0 ? ring : "", why != NULL ? ": " : "", why != NULL ? why : ""));
+    }
+    return list;
+}
+
 static const struct column columns[] = {
     { "name" }, { "pool" }, { "wanted_pool" }, { "state" }, { "contact" }, { "usable" }, { "why" }, { "reason", .make = make_reason },
     { "class" }, { "kind", .make = make_class }, { "emulated" }, { "devices", NULL, AS_COUNT }, { "device_states", "devices.state" },
     { "serials", "devices.serial" }, { "restarts", "devices.restarts" }, { "stalls", "devices.stalls" },
-    { "device_why", "devices.why" }, { "memory_used", "devices.memory_used", AS_SIZE }, { "placement", .make = make_placement },
+    { "device_why", "devices.why" }, { "memory_used", "devices.memory_used", AS_SIZE }, { "placement", .make = make_placement }, { "pinned", .make = make_pinned },
     { "nominal", "devices.nominal", AS_SECONDS },
     { "size", "buffer_size", AS_SIZE }, { "charged", "buffer_charged", AS_SIZE }, { "used", "buffer_used", AS_SIZE },
     { "fill", NULL, AS_SHARE, make_fill }, { "tfs" }, { "building" }, { "queued" }, { "processing" }, { "delivering" },

@@ -50,6 +50,8 @@ struct device {
     struct place place;                          /* where its process belongs */
     int      domain;                             /* from which that takes its memory: -1 from any, -2 not known */
     char     cpus[128], misplaced[256];          /* as it was when it was shown last */
+    Sluice__Pinned pinned; char pinned_why[300]; /* what its process said last */
+    bool     has_pinned;
     enum device_state state;
     struct child *child;
     struct chan  *chan;
@@ -209,6 +211,7 @@ static void ended(void *arg, int status, const char *how)
     d->chan = NULL;
     d->child = NULL;
     d->doom[0] = d->doom_word[0] = d->stage[0] = d->software[0] = '\0';
+    d->has_pinned = false;
     forget_recipes(d);
     post(d, DEVICE_GONE);
     if (!d->all->stopping) {
@@ -303,6 +306,24 @@ static void measure(struct device *d, double seconds)
     d->measured = true;
 }
 
+/* What of the buffer is pinned for it. */
+static void take_pinned(struct device *d, const Sluice__Pinned *m)
+{
+    bool short_before = d->has_pinned && d->pinned.actual < d->pinned.wanted;
+
+    if (m == NULL)
+        return;
+    worker_text(d->pinned_why, sizeof d->pinned_why, m->text);
+    d->pinned = *m;
+    d->pinned.base.n_unknown_fields = 0;
+    d->pinned.base.unknown_fields = NULL;
+    d->pinned.text = d->pinned_why[0] != '\0' ? d->pinned_why : NULL;
+    d->has_pinned = true;
+    if (m->actual < m->wanted && !short_before)
+        log_warning("device %s: %" PRIu64 " of %" PRIu64 " bytes of the buffer are pinned%s%s", d->serial, m->actual, m->wanted,
+                    d->pinned_why[0] ? ": " : "", d->pinned_why);
+}
+
 static void done(struct device *d, const Sluice__RecoDone *m, int *fds, unsigned n_fds)
 {
     struct err e;
@@ -318,6 +339,7 @@ static void done(struct device *d, const Sluice__RecoDone *m, int *fds, unsigned
     struct held *h = take_off(d);
     h->processed = clock_mono_ns();
     d->crashes = 0;
+    take_pinned(d, m->pinned);
     measure(d, (double)(h->processed - d->begun) / 1e9);
     times_add(d->all->times, h->work->recipe, h->bytes, (double)(h->processed - d->begun) / 1e9);
     post(d, DEVICE_RESULT);
@@ -898,6 +920,7 @@ static void fill_memory(const struct device *d, Sluice__Device *m)
 {
     const struct gpu *gpu = gpus_find(d->all->worker->gpus, d->serial);
 
+    m->pinned = d->has_pinned ? (Sluice__Pinned *)&d->pinned : NULL;
     m->backend = d->backend[0] ? (char *)d->backend : NULL;
     if (gpu == NULL || !gpu->measured)
         return;

@@ -240,6 +240,21 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   grep -F "device cpu-lab-1-1: runs on CPUs $here, wanted 512-1023" "$FARM/worker-1.log"
 }
 
+@test "what of the buffer is pinned for a device, what was wanted, and why it is less, stands in node show" {
+  bench 'devices = 1 shm = "16M"'
+  start one env "FAKE_PINNED=16781312 0 0 67108864 memlock is 64K: raise LimitMEMLOCK" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+  wait_until 10 node_is lab-1 .usable true
+  node_is lab-1 '.devices[0].pinned' null
+  id=$(sluice run start --workflow none)
+  sluice replay "$(sample 2)" --run "$id" --loop 2 --rate max >/dev/null 2>&1
+  sluice run stop "$id"
+  wait_until 5 node_is lab-1 '.devices[0].pinned | [.wanted, .actual, .chunks, .staging, .text] | map(tostring) | join("|")' \
+    "16781312|0|0|67108864|memlock is 64K: raise LimitMEMLOCK"
+  [ "$(sluice node show lab-1 -o pinned --parsable -h)" = "cpu-lab-1-0: 0 of 16.0 MiB in 0 chunks, staging ring of 64M: memlock is 64K: raise LimitMEMLOCK" ]
+  grep -F "0 of 16781312 bytes of the buffer are pinned: memlock is 64K" "$FARM/worker-1.log"
+}
+
 @test "TFs that hang are ended at the stop of their run, and the node is whole again" {
   bench 'devices = 1 shm = "16M"'
   start one env FAKE_RECO_DOES=deaf -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
