@@ -50,6 +50,8 @@ scheduler_libflow_a_SOURCES = \
 	%D%/runload.c \
 	%D%/runstart.c \
 	%D%/runrows.c \
+	%D%/runtf.c \
+	%D%/runwatch.c \
 	%D%/samples.c \
 	%D%/settle.c %D%/settle.h \
 	%D%/source.c \

@@ -125,6 +125,7 @@ void run_release(struct run *r, uint64_t id);
 /* A TF that never became one: announced and settled at once. */
 void run_drop_unborn(struct run *r, uint64_t id, enum outcome outcome, const char *reason);
 struct share *run_share(struct run *r, const char *node);
+#define RUN_STALLED 10.0                         /* s of a full run without anything coming back: an alarm */
 double run_stalled(const struct run *r, double now);         /* s of being full without anything coming back */
 /* The folder asked for, or the default. NULL: refused. The caller frees. */
 char *run_output(const struct conf *conf, const char *workflow, const char *asked, struct err *e);
