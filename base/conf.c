@@ -95,6 +95,19 @@ static const struct key worker_keys[] = {
     { "query_timeout",  REAL, AT(conf_worker, query_timeout),  0.1, 600, "10" },
     { "memory_tolerance", SIZE, AT(conf_worker, memory_tolerance), 0, 0, "256M" },
 };
+static const struct key health_keys[] = {
+    { "program",         PATHS, AT(conf_health, programs) },
+    { "period",          REAL,  AT(conf_health, period),          0.1, 86400, "60" },
+    { "timeout",         REAL,  AT(conf_health, timeout),         0.1, 3600, "20" },
+    { "user",            NAME,  AT(conf_health, user),            0, 0, "nobody" },
+    { "automatic",       BOOL,  AT(conf_health, automatic),       0, 0, "yes" },
+    { "clear_automatic", BOOL,  AT(conf_health, clear_automatic), 0, 0, "no" },
+    { "brake_nodes",     UINT,  AT(conf_health, brake_nodes),     1, 64, "5" },
+    { "brake_percent",   REAL,  AT(conf_health, brake_percent),   0, 100, "10" },
+    { "brake_window",    REAL,  AT(conf_health, brake_window),    1, 31536000, "3600" },
+    { "disk_min",        SIZE,  AT(conf_health, disk_min) },
+    { "memory_min",      SIZE,  AT(conf_health, memory_min) },
+};
 static const struct key limits_keys[] = {
     { "clients",         UINT,  AT(conf_limits, clients),         1, 65536, "256" },
     { "queue",           UINT,  AT(conf_limits, queue),           1, 16777216, "4096" },
@@ -109,7 +122,7 @@ static const struct key limits_keys[] = {
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };
 
-enum section_id { CLASS, POOL, NODE, ROLE, WORKER, LIMITS, SECTIONS };
+enum section_id { CLASS, POOL, NODE, ROLE, WORKER, HEALTH, LIMITS, SECTIONS };
 static const struct section {
     const char *name;
     bool titled;
@@ -121,6 +134,7 @@ static const struct section {
     [NODE]   = { "node",   true,  node_keys,   ARRAY_LEN(node_keys) },
     [ROLE]   = { "role",   true,  role_keys,   ARRAY_LEN(role_keys) },
     [WORKER] = { "worker", false, worker_keys, ARRAY_LEN(worker_keys) },
+    [HEALTH] = { "health", false, health_keys, ARRAY_LEN(health_keys) },
     [LIMITS] = { "limits", false, limits_keys, ARRAY_LEN(limits_keys) },
 };
 /* clang-format on */
@@ -509,6 +523,7 @@ static void fill_options(cfg_opt_t *opts, const struct key *keys, size_t n)
 
 enum { KEYS_MAX = 16 };
 _Static_assert(ARRAY_LEN(top_keys) + SECTIONS + 1 < 32, "room in the array of options");
+_Static_assert(ARRAY_LEN(health_keys) < KEYS_MAX, "room in the array of options");
 _Static_assert(ARRAY_LEN(limits_keys) < KEYS_MAX, "room in the array of options");
 
 static cfg_t *make_parser(void)
@@ -637,6 +652,7 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
 {
     if (read_keys(cfg, top_keys, ARRAY_LEN(top_keys), c, e) < 0
         || read_keys(only_section(cfg, "worker"), worker_keys, ARRAY_LEN(worker_keys), &c->worker, e) < 0
+        || read_keys(only_section(cfg, "health"), health_keys, ARRAY_LEN(health_keys), &c->health, e) < 0
         || read_keys(only_section(cfg, "limits"), limits_keys, ARRAY_LEN(limits_keys), &c->limits, e) < 0)
         return err_prefix(e, "%s", reading.name);
     if (read_classes(c, cfg, e) < 0 || read_pools(c, cfg, e) < 0 || read_nodes(c, cfg, e) < 0
@@ -644,6 +660,8 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
         return -1;
     if (c->listen != NULL && strcmp(c->auth, "none") == 0)
         return err_set(e, ERR_USAGE, "%s: listen needs a method of authentication: auth = munge", reading.name);
+    if (c->health.n_programs > CONF_MOST_CHECKS)
+        return err_set(e, ERR_USAGE, "%s: health.program: %u programs, at most %d are possible", reading.name, c->health.n_programs, CONF_MOST_CHECKS);
     if (c->worker.crash_dir == NULL)
         c->worker.crash_dir = mem_printf("%s/crash", c->state_dir);
     return 0;
@@ -724,6 +742,7 @@ void conf_destroy(struct conf *c)
     for (unsigned i = 0; i < 2; i++)
         free(c->pools[i].name);
     free_keys(worker_keys, ARRAY_LEN(worker_keys), &c->worker);
+    free_keys(health_keys, ARRAY_LEN(health_keys), &c->health);
     free_keys(top_keys, ARRAY_LEN(top_keys), c);
     free(c->classes);
     free(c->nodes);
@@ -832,6 +851,7 @@ char *conf_show(const struct conf *c)
     show_keys(&s, "", top_keys, ARRAY_LEN(top_keys), c);
     show_section(&s, LIMITS, NULL, &c->limits);
     show_section(&s, WORKER, NULL, &c->worker);
+    show_section(&s, HEALTH, NULL, &c->health);
     for (unsigned i = 0; i < 2; i++)
         show_section(&s, POOL, c->pools[i].name, &c->pools[i]);
     for (unsigned i = 0; i < c->n_classes; i++)

@@ -35,6 +35,19 @@ struct conf_worker {
     double   query_timeout;     /* s for an answer about devices, default 10 */
     uint64_t memory_tolerance;  /* bytes above its baseline that a device may have in use when it is offered, default 256M */
 };
+enum { CONF_MOST_CHECKS = 16 };
+struct conf_health {            /* section health { } */
+    char   **programs; unsigned n_programs;    /* key program: checks that every worker runs; default none */
+    double   period, timeout;   /* s between the starts of a check, default 60; of a check, default 20 */
+    char    *user;              /* whom they run as when the worker is root, default nobody */
+    bool     automatic;         /* nodes are marked by what is found, default yes */
+    bool     clear_automatic;   /* and what was found is taken back when it is over, default no */
+    unsigned brake_nodes;       /* at most so many of a pool are marked in a window, 1..64, default 5 */
+    double   brake_percent;     /* and at most so much of it, default 10; one always may */
+    double   brake_window;      /* s, default 3600 */
+    uint64_t disk_min;          /* bytes free below which a node is marked, default 0: not looked at */
+    uint64_t memory_min;        /* the same for memory */
+};
 struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */
     unsigned queue;             /* TFs waiting in a run, default 4096 */
@@ -63,6 +76,7 @@ struct conf {
     struct conf_node  *nodes;   unsigned n_nodes;
     struct conf_role  *roles;   unsigned n_roles;
     struct conf_worker worker;
+    struct conf_health health;
     struct conf_limits limits;
 };
 

@@ -91,7 +91,7 @@ char *args_path(const char *path);
 COMMAND(up);            COMMAND(down);
 COMMAND(ping);          COMMAND(status);       COMMAND(metrics);      COMMAND(check);        COMMAND(backup);
 COMMAND(nodes);         COMMAND(node_show);    COMMAND(node_add);     COMMAND(node_history); COMMAND(node_retire);
-COMMAND(mark);          COMMAND(clear);        COMMAND(move);         COMMAND(moves);
+COMMAND(mark);          COMMAND(clear);        COMMAND(move);         COMMAND(moves);        COMMAND(health);
 COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(run_tfs);      COMMAND(runs);
 COMMAND(replay);        COMMAND(submit);
 COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(job_cancel);   COMMAND(wait);

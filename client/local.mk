@@ -10,6 +10,7 @@ client_libclient_a_SOURCES = \
 	%D%/change.c %D%/change.h \
 	%D%/cmd_config.c \
 	%D%/cmd_crash.c \
+	%D%/cmd_health.c \
 	%D%/cmd_help.c \
 	%D%/cmd_hostlist.c \
 	%D%/cmd_job.c \

@@ -92,6 +92,9 @@ const struct command commands[] = {
            { "cancel", 0, "ID", "cancels this move instead" }) },
     { "moves", cmd_moves, NEEDS_SLUICED | SHOWS, 0, 0, "", "moves that are on",
       ROWS({ "all", 0, NULL, "ended ones too" }) },
+    { "health", cmd_health, NEEDS_SLUICED | SHOWS, 0, 0, "", "automatic marking: what nodes do to their work, checks, the brake",
+      ROWS({ "reset", 0, NULL, "release the brake, so that nodes are marked again" },
+           { "pool", 'p', "POOL", "of --reset: only this pool's" }) },
     { "shm",   cmd_shm,   NEEDS_SLUICED | SHOWS | TAKES_LIST, 0, 1, "[LIST]", "the nodes' buffers", NULL },
 
     { "run start", cmd_run_start, NEEDS_SLUICED | SHOWS, 0, 0, "", "starts a run and prints its id", ROWS(RUN_ROWS, WORKFLOW_ROWS) },

@@ -128,6 +128,9 @@ static const struct frame_type types[] = {
     ROW(LOGS,             logs,             8 * MIB,      100000, DAEMON),
     ROW(GET_METRICS,      get_metrics,      1 * KIB,          64, CLIENT),
     ROW(METRICS,          metrics,          32 * MIB,         64, DAEMON),
+    ROW(GET_HEALTH,       get_health,       1 * KIB,          64, CLIENT),
+    ROW(HEALTH,           health,           32 * MIB,     500000, DAEMON),
+    ROW(RESET_HEALTH,     reset_health,     1 * KIB,          64, CLIENT),
 };
 /* clang-format on */
 

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "flow.h"
+#include "health.h"
 #include "mark.h"
 #include "mem.h"
 #include "move.h"
@@ -153,6 +154,17 @@ static void about_pools(struct alarms *a)
     }
 }
 
+static void about_brakes(struct alarms *a)
+{
+    for (int p = 0; p < 2; p++) {
+        struct str text = { 0 };
+
+        if (health_brake_text(a->d, p, &text))
+            tell(a, "HealthBrake", str_text(&text), "look for one cause of all (sluice health, sluice nodes -R), then sluice health --reset", 0);
+        str_free(&text);
+    }
+}
+
 static void about_ourselves(struct alarms *a)
 {
     char text[640];
@@ -177,6 +189,7 @@ void alarms_each(struct sluiced *d, alarm_fn fn, void *arg)
     about_nodes(&a);
     about_refusals(&a);
     about_pools(&a);
+    about_brakes(&a);
     about_ourselves(&a);
     flow_alarms(d->flow, fn, arg);
 }

@@ -135,8 +135,7 @@ static void assign_tf(struct tf *t, struct fnode *n)
     struct flow *f = t->work->flow;
 
     if (n->node->session == NULL || assign_open(n, t->work) < 0) {
-        n->cool_until = flow_now(f) + 1;         /* its connection is about to be closed */
-        flow_node_changed(n->node);
+        flow_cool(n, 0.9);                       /* its connection is about to be closed */
         return;
     }
     t->fence = (struct fence){ f->d->epoch, t->fence.attempt + 1 };

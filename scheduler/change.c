@@ -18,7 +18,7 @@
 #include "mem.h"
 #include "sluiced.h"
 
-enum item_kind { ITEM_NODE, ITEM_MARK, ITEM_MOVE, ITEM_EVENT };
+enum item_kind { ITEM_NODE, ITEM_MARK, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
 
 struct item {
     enum item_kind kind;
@@ -27,6 +27,7 @@ struct item {
         struct row_node node;
         struct row_mark mark;
         struct row_move move;
+        struct { const char *name, *value; } setting;
         struct event *event;
     };
 };
@@ -174,6 +175,16 @@ void change_move(struct change *c, const struct row_move *row)
         keep(c, strings[i]);
 }
 
+void change_setting(struct change *c, const char *name, const char *value)
+{
+    struct item *it = item_add(c, ITEM_SETTING);
+
+    it->setting.name = name;
+    it->setting.value = value;
+    keep(c, &it->setting.name);
+    keep(c, &it->setting.value);
+}
+
 void change_event(struct change *c, const char *node, const char *what, const char *before, const char *after, const char *reason)
 {
     item_add(c, ITEM_EVENT)->event = event_create(node, c->author, what, before, after, reason);
@@ -188,6 +199,8 @@ static int item_write(struct item *it, struct db *db, struct err *e)
         return rows_put_mark(db, &it->mark, e);
     case ITEM_MOVE:
         return rows_put_move(db, &it->move, e);
+    case ITEM_SETTING:
+        return rows_put_setting(db, it->setting.name, it->setting.value, e);
     case ITEM_EVENT:
         return event_write(it->event, db, e);
     }

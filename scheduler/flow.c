@@ -20,6 +20,7 @@
 #include "run.h"
 
 #define STALL 0.5                /* s: a tick later than this was our own fault */
+#define COOL_SHOWN 1.0           /* s: passed over for longer than this it shows as Cooldown */
 #define CANCEL_LIMIT 5.0         /* s for the answer to a Cancel */
 #define DIFFERS_LIMIT 5.0        /* s that ledger and reports may disagree */
 
@@ -139,10 +140,8 @@ void flow_tick(struct flow *f)
     due_all(f, now);
     ghosts_expire(f, now);
     for (struct fnode *n = f->nodes; n; n = n->hh.next) {
-        if (n->cool_until > 0 && n->cool_until <= now) {
-            n->cool_until = 0;
-            flow_node_changed(n->node);
-        }
+        if (n->cool_until > 0 && n->cool_until <= now)
+            flow_cool(n, 0);
     }
     if (f->d->runs)
         run_tick(f->d->runs, now);
@@ -277,6 +276,31 @@ void flow_node_changed(struct node *n)
     f->summed = false;
     dispatch_changed(f->dispatch, load);
     flow_kick(f);
+}
+
+/* Passed over for so long from now, or longer when it is so already; 0: not any more. */
+void flow_cool(struct fnode *n, double s)
+{
+    double until = s > 0 ? flow_now(n->flow) + s : 0;
+
+    if (s > 0 && until <= n->cool_until)
+        return;
+    n->cool_until = until;
+    if (n->node->cooling != (s >= COOL_SHOWN)) {
+        n->node->cooling = s >= COOL_SHOWN;
+        node_changed(n->node);                   /* tells us, too */
+        return;
+    }
+    flow_node_changed(n->node);
+}
+
+double flow_cooling_s(const struct node *n)
+{
+    struct flow *f = n->d->flow;
+    struct fnode *x;
+
+    HASH_FIND_PTR(f->nodes, &n, x);
+    return x == NULL || x->cool_until == 0 ? 0 : fmax(0, x->cool_until - flow_now(f));
 }
 
 void flow_worker_disconnected(struct node *n)

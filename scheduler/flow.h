@@ -27,6 +27,8 @@ void flow_node_gone(struct node *n);
 void flow_node_changed(struct node *n);
 /* A new report: keeps load up to date, audits the ledger against it. */
 void flow_report(struct node *n, const Sluice__Report *r);
+/* For how long n is passed over yet after failures or refusals, s. */
+double flow_cooling_s(const struct node *n);
 /* Takes back what runs on n: cancel and give it to others (move --when now, hand-over). */
 void flow_evict(struct node *n, const char *why);
 

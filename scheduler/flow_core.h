@@ -73,6 +73,7 @@ unsigned flow_usable_nodes(struct flow *f, int pool);
 bool flow_has_class(struct flow *f, int pool, unsigned classes);
 double flow_median(struct flow *f, const char *class);                   /* s of a TF there */
 void flow_median_add(struct flow *f, const char *class, double seconds);
+void flow_cool(struct fnode *n, double s);
 void flow_add_ghost(struct flow *f, struct fnode *n, uint64_t bytes);
 
 /* Asks the worker to give a charge's TF up. */

@@ -21,6 +21,8 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/change.c %D%/change.h \
 	%D%/counters.c %D%/counters.h \
 	%D%/events.c %D%/events.h \
+	%D%/health.c %D%/health.h %D%/health_facts.c %D%/health_part.h \
+	%D%/health_rules.c %D%/health_rules.h \
 	%D%/helper.c %D%/helper.h \
 	%D%/invariants.c \
 	%D%/mark.c %D%/mark.h \

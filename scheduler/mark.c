@@ -15,6 +15,7 @@
 #include "change.h"
 #include "clock.h"
 #include "counters.h"
+#include "health.h"
 #include "log.h"
 #include "mem.h"
 #include "str.h"
@@ -445,6 +446,7 @@ static void clear_written(struct change *c, void *arg, int rc, const struct err 
             continue;
         TAILQ_REMOVE(&n->marks, m, entry);
         log_info("node %s: mark %llu cleared by %s", n->name, (unsigned long long)m->id, change_author(c));
+        health_mark_cleared(n, m);
         mark_free(m);
         all->open--;
         marks_changed(n);
@@ -646,22 +648,21 @@ done:
 
 unsigned mark_automatic_clear(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *reason)
 {
-    struct change *c = change_create(n->d);
-    struct batch *b = mem_zalloc(sizeof(*b));
+    struct change *c;
+    struct batch *b;
     struct mark *m;
     unsigned going;
 
+    if (mark_automatic_find(n, part, owner_kind, owner) == NULL)
+        return 0;
+    c = change_create(n->d);
+    b = mem_zalloc(sizeof(*b));
     TAILQ_FOREACH(m, &n->marks, entry) {
         if (!m->closing && strcmp(m->owner_kind, owner_kind) == 0 && strcmp(m->owner, owner) == 0 && strcmp(m->part, part == NULL ? "node" : part) == 0)
             clear_add(c, b, n, m, owner, reason);
     }
     going = b->n;
-    if (going > 0) {
-        change_put(c, CHANGE_MARK, clear_written, b);
-    } else {
-        batch_free(b);
-        change_destroy(c);
-    }
+    change_put(c, CHANGE_MARK, clear_written, b);
     return going;
 }
 

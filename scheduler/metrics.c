@@ -16,6 +16,7 @@
 #include "counters.h"
 #include "events.h"
 #include "flow.h"
+#include "health.h"
 #include "mark.h"
 #include "mem.h"
 #include "move.h"
@@ -89,6 +90,12 @@ static void pool_min_good(const struct scrape *s, const char *name)
 {
     for (int p = 0; p < 2; p++)
         str_addf(s->out, "%s{pool=\"%s\"} %u\n", name, pool_name[p], s->d->conf->pools[p].min_good);
+}
+
+static void brake_on(const struct scrape *s, const char *name)
+{
+    for (int p = 0; p < 2; p++)
+        str_addf(s->out, "%s{pool=\"%s\"} %d\n", name, pool_name[p], health_brake_is_on(s->d, p));
 }
 
 static void each_node(const struct scrape *s, const char *name, bool (*value)(const struct node *n, double *out))
@@ -274,6 +281,7 @@ static const struct metric table[] = {
     { "sluice_pool_nodes",                 "gauge",   "Nodes of the pool.",                                             NULL, pool_nodes },
     { "sluice_pool_usable_nodes",          "gauge",   "Nodes of the pool that take work.",                              NULL, pool_usable },
     { "sluice_pool_min_good",              "gauge",   "Usable nodes that a move leaves in the pool.",                   NULL, pool_min_good },
+    { "sluice_health_brake_on",            "gauge",   "1 while health marks no node of the pool any more.",             NULL, brake_on },
     { "sluice_online",                     "gauge",   "Open runs and their time-frames.",                               NULL, open_runs },
     { "sluice_async",                      "gauge",   "Open jobs and their tasks.",                                     NULL, open_jobs },
     { "sluice_node_usable",                "gauge",   "1 while the node takes work.",                                   NULL, node_usable },

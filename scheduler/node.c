@@ -18,6 +18,7 @@
 #include "counters.h"
 #include "events.h"
 #include "flow.h"
+#include "health.h"
 #include "log.h"
 #include "mark.h"
 #include "mem.h"
@@ -200,6 +201,10 @@ void node_judge(const struct node *n, struct verdict *v)
         }
         if (!judge_devices(n, v, &marked)) {
             bad |= marked && v->devices_usable == 0;
+            error = true;
+        }
+        if (n->cooling) {
+            why_add(v, "Cooldown");
             error = true;
         }
         if (trouble_word(n) != NULL) {
@@ -483,6 +488,7 @@ void node_register(struct session *s, uint32_t id, const void *m)
     log_info("node %s: registered: class %s, %zu device%s, host %s, pid %u, connection %llu%s", n->name, r->class_, r->n_devices,
              r->n_devices == 1 ? "" : "s", n->host, r->incarnation->pid, (unsigned long long)r->connection, n->added ? "" : ", held aside");
     answer_registered(s, id, n, r);
+    health_registered(n);
     node_send_settings(n);
     node_changed(n);
 }
@@ -491,30 +497,10 @@ void node_admitted(struct node *n)
 {
     if (n->session != NULL && n->registered != NULL)
         answer_registered(n->session, 0, n, n->registered);
+    if (n->session != NULL && n->registered != NULL)
+        health_registered(n);
     node_send_settings(n);
     node_changed(n);
-}
-
-/* A device whose memory does not come back is marked with who holds it; the mark goes when it works again. */
-static void mark_unclean(struct node *n, const Sluice__Device *d)
-{
-    static const char owner[] = "device-memory";
-    const struct mark *m = mark_automatic_find(n, d->serial, "health", owner);
-    bool says_why = d->why != NULL && d->why[0] != '\0' && strlen(d->why) < 400;
-    bool works = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_FREE || d->state == SLUICE__DEVICE_STATE__DEVICE_BUSY);
-
-    if (m == NULL && is_unclean(d)) {
-        struct str pids = { 0 };
-
-        for (size_t i = 0; i < d->n_pids; i++)
-            str_addf(&pids, "%s%u", i == 0 ? "pids " : ", ", d->pids[i]);
-        mark_automatic(n, &(struct row_mark){ .part = d->serial, .owner_kind = "health", .owner = owner, .class = "sw", .severity = "block",
-                                              .reason = says_why ? d->why : "its memory is not free",
-                                              .evidence = str_text(&pids) });
-        str_free(&pids);
-    } else if (m != NULL && works) {
-        mark_automatic_clear(n, d->serial, "health", owner, "its memory is free again");
-    }
 }
 
 void node_report(struct session *s, uint32_t id, const void *m)
@@ -535,12 +521,9 @@ void node_report(struct session *s, uint32_t id, const void *m)
     n->last_contact = now_s();
     for (size_t i = 0; i < r->n_devices; i++)
         node_see_part(n, r->devices[i]->serial);
-    for (size_t i = 0; n->added && i < n->report->n_devices; i++) {
-        if (n->report->devices[i]->serial != NULL)
-            mark_unclean(n, n->report->devices[i]);
-    }
     if (n->added)
         flow_report(n, n->report);
+    health_report(n);
     if (size != n->report->buffer_size)
         node_changed(n);
     else
@@ -659,6 +642,7 @@ static void node_free(struct node *n)
     REPLACE(n->incarnation, NULL);
     REPLACE(n->registered, NULL);
     REPLACE(n->report, NULL);
+    health_node_free(n);
     for (unsigned i = 0; i < n->n_parts; i++)
         free(n->parts[i]);
     free(n->parts);

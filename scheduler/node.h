@@ -62,10 +62,12 @@ struct node {
     char  refusal[200]; double refused_at;      /* the last worker that was refused under this name, monotonic s */
     char **parts; unsigned n_parts;    /* serials that were ever seen here: registered, or named by a mark */
     struct verdict said;               /* as flow.c was told last */
+    struct node_health *health;        /* health_part.h; NULL: nothing is known yet */
     char  software[32], host[128];
     double clock_offset;
 
     struct disp_node load;             /* dispatch's view: charges, buffer, speed, building; kept by flow.c */
+    bool cooling;                      /* passed over for seconds after failures; kept by flow.c */
     unsigned n_tfs;                    /* charged here; kept by flow.c, whose ledger has the list */
     uint64_t done, failed, refused;    /* since start of sluiced */
 };

@@ -7,6 +7,7 @@
 
 #include "restore.h"
 
+#include "health.h"
 #include "log.h"
 #include "mark.h"
 #include "move.h"
@@ -22,8 +23,10 @@ static int node_row(void *arg, const struct row_node *row)
 static int mark_row(void *arg, const struct row_mark *row)
 {
     struct sluiced *d = arg;
+    struct node *n = farm_obtain(d->farm, row->node);
 
-    mark_restore(farm_obtain(d->farm, row->node), row);
+    mark_restore(n, row);
+    health_restore_mark(n, row);
     return 0;
 }
 
@@ -43,9 +46,12 @@ int restore_farm(struct sluiced *d, struct db *db, struct err *e)
 
     if (rows_load_ids(db, &ids, e) < 0)
         return -1;
+    d->health = health_create(d);
     d->farm = farm_create(d);
     d->marks = marks_create(d, ids.mark);
     d->moves = m.moves = moves_create(d, ids.move);
+    if (health_restore(d->health, db, e) < 0)
+        return -1;
     if (rows_load_nodes(db, node_row, d->farm, e) != 0 || rows_load_marks(db, false, mark_row, d, e) != 0 || rows_load_moves(db, false, move_row, &m, e) != 0)
         return -1;
     log_info("state: %u nodes, %u open marks, %u open moves", farm_count(d->farm), marks_open(d->marks), moves_open(d->moves));

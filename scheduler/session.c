@@ -19,6 +19,7 @@
 #include "counters.h"
 #include "events.h"
 #include "flow.h"
+#include "health.h"
 #include "log.h"
 #include "mark.h"
 #include "mem.h"
@@ -112,6 +113,7 @@ static const struct row {
     T(GET_CONFIG)    { show_config,       FROM_CLIENT, RIGHT_READ },
     T(GET_METRICS)   { show_metrics,      FROM_CLIENT, RIGHT_READ },
     T(GET_CHECK)     { show_check,        FROM_CLIENT, RIGHT_READ },
+    T(GET_HEALTH)    { health_show,       FROM_CLIENT, RIGHT_READ },
     T(WAIT)          { wait_for,          FROM_CLIENT, RIGHT_READ },
     T(GET_LOGS)      { show_logs,         FROM_CLIENT, RIGHT_SHIFT },
 
@@ -125,6 +127,7 @@ static const struct row {
     T(CANCEL_JOB)    { job_cancel,        FROM_CLIENT, RIGHT_SHIFT },
     T(ADD_NODES)     { roster_add,        FROM_CLIENT, RIGHT_EXPERT },
     T(RETIRE_NODES)  { roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
+    T(RESET_HEALTH)  { health_reset,      FROM_CLIENT, RIGHT_EXPERT },
     T(PURGE_CRASHES) { crash_purge,       FROM_CLIENT, RIGHT_EXPERT },
     T(BACKUP)        { show_backup,       FROM_CLIENT, RIGHT_EXPERT },
 };

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "crash.h"
 #include "flow_core.h"
+#include "health.h"
 #include "log.h"
 #include "mem.h"
 #include "ran.h"
@@ -269,8 +270,7 @@ static void avoid(struct tf *t, struct account *a)
 static void cool_down(struct fnode *n)
 {
     n->cooldown = n->cooldown == 0 ? 0.02 : n->cooldown < 2 ? 2 * n->cooldown : 2;
-    n->cool_until = flow_now(n->flow) + n->cooldown;
-    flow_node_changed(n->node);
+    flow_cool(n, n->cooldown);
 }
 
 /* Back into the queue, after a pause if there is one, if its data can still be had. */
@@ -301,6 +301,7 @@ void flow_refused(struct session *s, uint32_t id, const void *m)
     counters_add(s->d->counters, "assigns_refused", 1);
     log_debug("node %s: refused %s %" PRIu64 " TF %" PRIu64 ": %s", s->node->name, a.is_job ? "job" : "run", a.work, r->tf->id, r->word ? r->word : "?");
     cool_down(a.n);
+    health_refused(s->node, r->word ? r->word : "Unknown", r->text ? r->text : "");
     struct tf *t = answer_return(&a);
     if (t == NULL)
         return;
@@ -354,6 +355,7 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     if (d->has_process_seconds)
         flow_median_add(a.f, s->node->class, seconds);
     s->node->done++;
+    health_done(&t->doubts, s->node, a.is_job, a.work, d->has_process_seconds ? seconds : 0, t->bytes);
     if (t->parts && d->incomplete)
         t->parts->incomplete = true;
     char *stages = ran_text(d->stages, d->n_stages);
@@ -454,6 +456,15 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
     requeue(t, is_silence(word) ? w->flow->d->conf->limits.contact_timeout : 0);
 }
 
+/* Whether the node or the TF is to blame will show; until then the node is passed over for a while. */
+static void doubt(struct fnode *n, struct tf *t, const Sluice__Failed *x, const char *word)
+{
+    double s = health_failed(&t->doubts, n->node, x->device, word, x->text);
+
+    if (s > 0)
+        flow_cool(n, s);
+}
+
 void flow_failed(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Failed *x = m;
@@ -484,6 +495,8 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     s->node->failed++;
     log_info("%s %" PRIu64 " TF %" PRIu64 ": attempt %u failed on %s: %s%s%s", a.is_job ? "job" : "run", a.work, x->tf->id, a.at.attempt,
              s->node->name, word, x->text ? ": " : "", x->text ? x->text : "");
+    if (!blames_source(word))
+        doubt(a.n, t, x, word);
     attempt_failed(t, s->node->name, x->device, word, x->text);
 }
 
@@ -666,7 +679,8 @@ void flow_worker_registered(struct node *node, const Sluice__Register *reg, Slui
     pulled_elsewhere(f, node->name);
     node->n_tfs = n->account.n;
     n->redo = true;
-    n->cooldown = n->cool_until = 0;
+    n->cooldown = 0;
+    flow_cool(n, 0);
     if (before > 0 && n->account.n == 0)
         node_emptied(node);
     flow_kick(f);

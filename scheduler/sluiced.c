@@ -20,6 +20,7 @@
 #include "events.h"
 #include "file.h"
 #include "flow.h"
+#include "health.h"
 #include "helper.h"
 #include "log.h"
 #include "mark.h"
@@ -223,6 +224,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
     show_destroy(d->show);
     moves_destroy(d->moves);
     farm_destroy(d->farm);
+    health_destroy(d->health);
     marks_destroy(d->marks);
     history_destroy(d->history);
     counters_destroy(d->counters);

@@ -26,6 +26,7 @@ struct sluiced {
     struct history  *history;       /* events.h: lines of history, numbered, the newest in memory */
     struct farm     *farm;          /* node.h: the nodes */
     struct marks    *marks;         /* mark.h: numbers, expiry */
+    struct health   *health;        /* health.h: automatic marks, their brake */
     struct moves    *moves;         /* move.h */
     struct runs     *runs;          /* run.h: runs and their TFs */
     struct jobs     *jobs;          /* job.h: async work */

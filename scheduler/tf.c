@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "flow_core.h"
+#include "health.h"
 #include "mem.h"
 
 const char *const tf_state_name[TF_STATES] = { "forming", "queued", "waiting", "building", "built" };
@@ -155,6 +156,7 @@ void tf_free(struct tf *t)
         t->charge->tf = NULL;
         t->charge->since = flow_now(w->flow);
     }
+    health_dropped(&t->doubts);
     free(t->last_text);
     free(t->last_node);
     free(t);

@@ -46,6 +46,7 @@ struct tf {
     char  *last_text, *last_node;
     struct account *avoid[TF_AVOID]; /* refused it, or failed at it */
     unsigned n_avoid;
+    struct doubt *doubts;            /* health.h: where it failed */
     struct run_tf *parts;            /* of a run's TF */
 };
 

@@ -481,6 +481,16 @@ int rows_load_ids(struct db *db, struct row_ids *ids, struct err *e)
     return 0;
 }
 
+int rows_put_setting(struct db *db, const char *name, const char *value, struct err *e)
+{
+    return db_meta_put(db, name, value, e);
+}
+
+int rows_load_setting(struct db *db, const char *name, char *value, size_t size, struct err *e)
+{
+    return db_meta_get(db, name, value, size, e);
+}
+
 struct db *db_open_reader(const char *dir, struct err *e)
 {
     char *path = db_path(dir, "state.db");

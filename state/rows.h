@@ -82,6 +82,10 @@ int rows_load_crashes(struct db *db, int (*each)(void *arg, const struct row_cra
 struct row_ids { uint64_t mark, move, run, job, crash, event; };
 int rows_load_ids(struct db *db, struct row_ids *ids, struct err *e);
 
+/* One word under a name of the caller's, stored beside the tables. load: "" when it was never put. */
+int rows_put_setting(struct db *db, const char *name, const char *value, struct err *e);
+int rows_load_setting(struct db *db, const char *name, char *value, size_t size, struct err *e);
+
 /* The same questions for commands, while the writer is at work: a read connection of the caller's thread, never held across a wait. */
 struct db *db_open_reader(const char *dir, struct err *e);
 

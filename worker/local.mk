@@ -8,6 +8,7 @@ noinst_LIBRARIES += worker/libworker.a
 worker_libworker_a_CPPFLAGS = $(WORKER_CPPFLAGS)
 worker_libworker_a_SOURCES = \
 	%D%/buffer.c %D%/buffer.h \
+	%D%/check.c %D%/check.h \
 	%D%/crash.c %D%/crash.h \
 	%D%/deliver.c %D%/deliver.h %D%/outfile.c \
 	%D%/device.c %D%/device.h \

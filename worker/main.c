@@ -7,6 +7,7 @@
 #include "config.h"
 #include "worker.h"
 
+#include "check.h"
 #include "clock.h"
 #include "deliver.h"
 #include "device.h"
@@ -393,7 +394,7 @@ static void tick(struct ev_loop *loop, struct ev_timer *t, int revents)
         log_warning("worker: stood still for %.1f s; deadlines are moved by as much", (double)passed / 1e9);
     }
     if (p->w.stopping) {
-        if (devices_stopped(p->w.devices))
+        if (devices_stopped(p->w.devices) && checks_stopped(p->w.checks))
             ev_break(p->w.loop, EVBREAK_ALL);
         return;
     }
@@ -421,6 +422,7 @@ static void stop(struct worker *w, int status)
     p->status = status;
     log_info("worker: stops, %u TFs are here", HASH_COUNT(w->held.table));
     devices_stop(w->devices);
+    checks_stop(w->checks);
     ev_timer_start(w->loop, &p->stop_limit);
 }
 
@@ -494,11 +496,13 @@ static int set_up(struct program *p, struct err *e)
     if (w->topology == NULL)
         return -1;
     w->gpus = gpus_create(w);
+    w->checks = checks_create(w);
     w->devices = devices_create(w);
     w->deliver = deliver_create(w);
     w->intake = intake_create(w);
     w->report = report_create(w);
     start_watchers(p);
+    checks_start(w->checks);
     if (!gpus_are_real(w))
         return open_buffer(p, e);
     gpus_search(w->gpus, devices_known, p);
@@ -532,6 +536,7 @@ static void tear_down(struct program *p)
     intake_destroy(w->intake);
     held_free_all(&w->held);
     devices_destroy(w->devices);
+    checks_destroy(w->checks);
     gpus_destroy(w->gpus);
     topology_free(w->topology);
     deliver_destroy(w->deliver);

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "report.h"
 
+#include "check.h"
 #include "clock.h"
 #include "deliver.h"
 #include "device.h"
@@ -120,6 +121,7 @@ static void send_report(struct report *r)
     m.late = r->late;
     m.buffer_size = buffer_size(w->buffer);
     m.restarts = w->restarts;
+    checks_fill(w->checks, &m);
     fill_domains(w, &m, domains, sizeof domains);
     link_send(w->link, &m.base);
     r->sent = ev_now(w->loop);

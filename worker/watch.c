@@ -17,6 +17,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -47,6 +48,8 @@ struct child {
     int      pipe;
     char     tail[TAIL + 1]; size_t n_tail;
     char     line[512]; size_t n_line;
+    char     first[256];                         /* line, as far as it fits */
+    bool     quiet, spoke;                       /* spoke: first is whole */
     int64_t  second; unsigned lines;             /* written to the log in this second */
 };
 
@@ -372,11 +375,36 @@ void child_leaves(struct child *c, double grace_s)
 
 /* ---- what it says -------------------------------------------------------------------------------- */
 
+static void keep_first(struct child *c)
+{
+    size_t n = c->n_line < sizeof c->first - 1 ? c->n_line : sizeof c->first - 1;
+
+    memcpy(c->first, c->line, n);
+    c->first[n] = '\0';
+    for (char *p = memchr(c->first, '\0', n); p != NULL && p < c->first + n; p++)
+        *p = *p == '\0' ? ' ' : *p;
+}
+
+const char *child_first_line(struct child *c)
+{
+    child_read(c);
+    if (!c->spoke)
+        keep_first(c);                           /* without its end yet */
+    return c->first;
+}
+
 static void say_line(struct child *c)
 {
     struct str s = { 0 };
     int64_t now = clock_mono_ns() / CLOCK_SECOND;
 
+    if (!c->spoke)
+        keep_first(c);
+    c->spoke = true;
+    if (c->quiet) {
+        c->n_line = 0;
+        return;
+    }
     if (now != c->second) {
         if (c->lines > LINES_A_SECOND)
             log_info("device %s: %u more lines of its process", c->name, c->lines - LINES_A_SECOND);
@@ -446,6 +474,8 @@ static void __attribute__((noreturn)) become(const struct child_conf *conf, char
     int null;
 
     setsid();
+    if (conf->user && (setgroups(0, NULL) < 0 || setgid(conf->gid) < 0 || setuid(conf->uid) < 0))
+        _exit(126);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(126);                              /* it died before we asked to be told */
@@ -457,8 +487,8 @@ static void __attribute__((noreturn)) become(const struct child_conf *conf, char
     dup2(null, 0);
     dup2(conf->answers ? conf->socket : out, 1);
     dup2(out, 2);
-    dup2(conf->socket, 3);
-    close_range(4, ~0U, 0);
+    dup2(conf->socket, 3);                       /* none: fails */
+    close_range(conf->socket < 0 ? 3 : 4, ~0U, 0);
     setpriority(PRIO_PROCESS, 0, conf->nice);
     if (conf->place != NULL)
         place_become(conf->place);
@@ -494,7 +524,7 @@ static pid_t spawn(const struct child_conf *conf, char *mark, int *pipe_fd, stru
     pid = fork();
     if (pid == 0) {
         /* 3 and below are about to be filled: nothing that is needed may lie there */
-        int out = fcntl(p[1], F_DUPFD, 16), sock = fcntl(conf->socket, F_DUPFD, 16);
+        int out = fcntl(p[1], F_DUPFD, 16), sock = conf->socket < 0 ? -1 : fcntl(conf->socket, F_DUPFD, 16);
         struct child_conf moved = *conf;
         moved.socket = sock;
         become(&moved, env, out, self);
@@ -524,6 +554,7 @@ struct child *child_start(struct watch *w, const struct child_conf *conf, struct
     c->watch = w;
     c->start = file_process_start(c->pid);
     c->name = mem_strdup(conf->name);
+    c->quiet = conf->quiet;
     c->ended = conf->ended;
     c->stuck = conf->stuck;
     c->arg = conf->arg;

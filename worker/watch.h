@@ -18,9 +18,13 @@ struct child;
 
 struct child_conf {
     const char *const *argv;                     /* argv[0]: path of the program; NULL at the end */
-    int    socket;                               /* becomes its descriptor 3; ours to close afterwards */
+    int    socket;                               /* becomes its descriptor 3; ours to close afterwards; -1: none */
     const char *name;                            /* of its device, for the log */
     bool   answers;                              /* what it writes to standard output goes to the socket, not to the log */
+    bool   quiet;                                /* what it writes does not go to the log either: child_first_line and child_tail have it */
+    bool   user;                                 /* it runs as uid, gid, without other groups; we are root */
+    uid_t  uid;
+    gid_t  gid;
     int    nice;
     const struct place *place;                   /* NULL: anywhere */
     /* It is gone, and so is everything it started. The child is freed after this. */
@@ -45,6 +49,8 @@ void  child_end(struct child *c, double grace_s);
 void  child_leaves(struct child *c, double grace_s);
 /* The last lines it wrote; valid until the next turn of the loop. */
 const char *child_tail(struct child *c);
+/* The first line that it wrote, "" when there is none; as long as the child. */
+const char *child_first_line(struct child *c);
 /* nice of all its threads; what its main thread has now. */
 int   child_set_nice(struct child *c, int nice);
 int   child_nice(const struct child *c);

@@ -37,6 +37,7 @@ struct worker {
     struct topology *topology;
     struct gpus    *gpus;
     struct devices *devices;
+    struct checks  *checks;
     struct deliver *deliver;
     struct report  *report;
     struct link    *link;

@@ -57,6 +57,7 @@ static const char whole[] =
     "auth = munge\n"
     "roots_input = { /data, '/more data' }\n"
     "limits { clients = 40 part_timeout = 0.25 run_tfs = 5 }\n"
+    "health { program = { '/etc/a', \"/etc/b\" } brake_percent = 2.5 clear_automatic = yes disk_min = 1G }\n"
     "worker {\n"
     "    shm_dir = /dev/shm/x\n"
     "    huge_pages = yes\n"
@@ -80,6 +81,12 @@ static void check_whole(const struct conf *c)
     assert_int_equal(c->n_roots_input, 2);
     assert_string_equal(c->roots_input[1], "/more data");
     assert_int_equal(c->limits.clients, 40);
+    assert_int_equal(c->health.n_programs, 2);
+    assert_string_equal(c->health.programs[1], "/etc/b");
+    assert_true(c->health.brake_percent == 2.5 && c->health.clear_automatic && c->health.automatic && c->health.brake_nodes == 5);
+    assert_true(c->health.disk_min == UINT64_C(1) << 30 && c->health.memory_min == 0);
+    assert_true(c->health.period == 60 && c->health.timeout == 20 && c->health.brake_window == 3600);
+    assert_string_equal(c->health.user, "nobody");
     assert_true(c->limits.part_timeout == 0.25);
     assert_true(c->limits.run_tfs == 5);
     assert_int_equal(c->limits.queue, 4096);
@@ -178,7 +185,12 @@ static void what_is_wrong_names_its_line(void **state)
 {
     static const struct { const char *text, *where, *words; } cases[] = {
         { "state_dir = /a\ncolour = red\n", "f:2:", "colour" },
-        { "\nhealth {\n period = 3\n}\n", "f:2:", "health" },
+        { "\nwealth {\n period = 3\n}\n", "f:2:", "wealth" },
+        { "health {\n period = 0\n}\n", "f:2:", "period" },
+        { "health { program = { /1,/2,/3,/4,/5,/6,/7,/8,/9,/10,/11,/12,/13,/14,/15,/16,/17 } }\n", "f: ", "at most 16" },
+        { "health { brake_nodes = 65 }\n", "f:1:", "brake_nodes" },
+        { "health { program = check }\n", "f:1:", "absolute" },
+        { "health { brake_percent = 101 }\n", "f:1:", "brake_percent" },
         { "worker {\n\n depth = 3\n}\n", "f:3:", "depth" },
         { "state_dir = relative\n", "f:1:", "absolute" },
         { "\nworker {\n high_water = 1.5\n}\n", "f:3:", "0.05 to 1" },

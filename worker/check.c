@@ -1,0 +1,302 @@
+/* check.c - see check.h
+ *
+ * From: the configuration, time.  To: watch.c (processes), a thread (room left on disk), report.c.
+ * A program that is still there when its next turn comes is not started again: one that hangs for ever costs one process.
+ */
+#include "config.h"
+#include "check.h"
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "report.h"
+#include "watch.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_S 1.0                              /* from TERM to KILL */
+
+struct check {
+    struct checks *all;
+    const char *path;
+    struct child *child;
+    struct ev_timer period, limit;
+    bool     known, late;                        /* late: its end is ours, and told already */
+    Sluice__CheckState state;
+    char     text[256];
+    int64_t  started, ended;                     /* wall ns */
+    Sluice__Check m;
+};
+
+struct room_left {
+    struct pool_task task;
+    const char *folder;
+    bool     busy, known;
+    uint64_t disk, memory;                       /* written by the thread */
+    uint64_t disk_free, memory_free;             /* as of its last end */
+};
+
+struct checks {
+    struct worker *worker;
+    struct check *at;
+    Sluice__Check **messages;
+    unsigned n;
+    uid_t    uid;
+    gid_t    gid;
+    char     unknown[160];                       /* why the user cannot be had */
+    struct ev_timer look;
+    struct room_left room;
+};
+
+/* ---- a program ----------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct check *k)
+{
+    return strrchr(k->path, '/') + 1;            /* an absolute path, conf.c saw to that */
+}
+
+static void result(struct check *k, Sluice__CheckState state, const char *text)
+{
+    char shown[sizeof k->text];
+
+    worker_text(shown, sizeof shown, text);
+    if (!k->known || state != k->state || strcmp(shown, k->text) != 0) {
+        if (state != SLUICE__CHECK_STATE__CHECK_GOOD)
+            log_warning("check %s: %s", name_of(k), shown);
+        else
+            log_info("check %s: good", name_of(k));
+    }
+    k->known = true;
+    k->state = state;
+    k->ended = clock_wall_ns();
+    memcpy(k->text, shown, sizeof shown);
+    worker_changed(k->all->worker);
+}
+
+static void ended(void *arg, int status, const char *how)
+{
+    struct check *k = arg;
+    const char *line = child_first_line(k->child);
+    char text[256];
+
+    ev_timer_stop(k->all->worker->loop, &k->limit);
+    if (!k->late && WIFEXITED(status) && WEXITSTATUS(status) <= 2) {
+        result(k, (Sluice__CheckState)WEXITSTATUS(status), line);
+    } else if (!k->late) {
+        snprintf(text, sizeof text, "it ended with %s%s%.180s", how, line[0] != '\0' ? ": " : "", line);
+        result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
+    }
+    k->child = NULL;
+}
+
+static void stuck(void *arg, const char *what)
+{
+    result(arg, SLUICE__CHECK_STATE__CHECK_BROKEN, what);
+}
+
+static void too_long(struct ev_loop *loop, struct ev_timer *t, int revents)
+{
+    struct check *k = t->data;
+    char text[160], since[CLOCK_TEXT];
+
+    (void)loop, (void)revents;
+    k->late = true;
+    snprintf(text, sizeof text, "not done within %g s, stuck since %s", k->all->worker->conf->health.timeout, clock_rfc3339(k->started, since));
+    result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
+    child_end(k->child, GRACE_S);
+}
+
+static void run(struct ev_loop *loop, struct ev_timer *t, int revents)
+{
+    struct check *k = t->data;
+    struct checks *c = k->all;
+    const char *argv[] = { k->path, NULL };
+    char name[80];
+    const struct child_conf conf = { .argv = argv, .socket = -1, .name = name, .quiet = true, .user = geteuid() == 0, .uid = c->uid, .gid = c->gid,
+                                     .ended = ended, .stuck = stuck, .arg = k };
+    struct err e;
+
+    (void)revents;
+    if (k->child != NULL)
+        return;
+    if (c->unknown[0] != '\0') {
+        result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, c->unknown);
+        return;
+    }
+    snprintf(name, sizeof name, "check-%.70s", name_of(k));
+    k->late = false;
+    k->started = clock_wall_ns();
+    k->child = child_start(c->worker->watch, &conf, &e);
+    if (k->child == NULL) {
+        result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, e.text);
+        return;
+    }
+    ev_timer_set(&k->limit, c->worker->conf->health.timeout, 0);
+    ev_timer_start(loop, &k->limit);
+}
+
+/* ---- room left ------------------------------------------------------------------------------------- */
+
+/* MemAvailable of /proc/meminfo, bytes; 0: the kernel does not say. */
+static uint64_t memory_available(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    uint64_t kib = 0;
+
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+            break;
+    }
+    if (f != NULL)
+        fclose(f);
+    return kib << 10;
+}
+
+static void room_run(struct pool_task *t)
+{
+    struct room_left *r = CONTAINER_OF(t, struct room_left, task);
+    struct statvfs st;
+
+    r->disk = statvfs(r->folder, &st) == 0 ? (uint64_t)st.f_bavail * st.f_frsize : 0;
+    r->memory = memory_available();
+}
+
+static void room_done(struct pool_task *t)
+{
+    struct room_left *r = CONTAINER_OF(t, struct room_left, task);
+
+    r->busy = false;
+    if (t->dropped)
+        return;
+    r->known = true;
+    r->disk_free = r->disk;
+    r->memory_free = r->memory;
+}
+
+static void look(struct ev_loop *loop, struct ev_timer *t, int revents)
+{
+    struct checks *c = t->data;
+
+    (void)loop, (void)revents;
+    if (c->room.busy)
+        return;                                  /* its disk hangs */
+    c->room.busy = true;
+    c->room.task.run = room_run;
+    c->room.task.done = room_done;
+    pool_submit(c->worker->slow, &c->room.task);
+}
+
+/* ---- all -------------------------------------------------------------------------------------------- */
+
+static void find_user(struct checks *c)
+{
+    const char *user = c->worker->conf->health.user;
+    char text[16384];
+    struct passwd pw, *found = NULL;
+
+    if (geteuid() != 0 || c->n == 0)
+        return;
+    if (getpwnam_r(user, &pw, text, sizeof text, &found) != 0 || found == NULL) {
+        snprintf(c->unknown, sizeof c->unknown, "not run: user %.64s (health.user) is not known on this machine", user);
+        log_err("checks: %s", c->unknown);
+        return;
+    }
+    c->uid = pw.pw_uid;
+    c->gid = pw.pw_gid;
+}
+
+struct checks *checks_create(struct worker *w)
+{
+    const struct conf_health *conf = &w->conf->health;
+    struct checks *c = mem_zalloc(sizeof *c);
+
+    c->worker = w;
+    c->n = conf->n_programs;
+    c->at = mem_array(c->n + 1, sizeof *c->at);
+    c->messages = mem_array(c->n + 1, sizeof *c->messages);
+    c->room.folder = w->run_dir;
+    find_user(c);
+    for (unsigned i = 0; i < c->n; i++) {
+        struct check *k = &c->at[i];
+
+        k->all = c;
+        k->path = conf->programs[i];
+        ev_timer_init(&k->period, run, 0, conf->period);
+        ev_init(&k->limit, too_long);
+        k->period.data = k->limit.data = k;
+    }
+    ev_timer_init(&c->look, look, 0, conf->period < 10 ? conf->period : 10);
+    c->look.data = c;
+    return c;
+}
+
+void checks_start(struct checks *c)
+{
+    for (unsigned i = 0; i < c->n; i++)
+        ev_timer_start(c->worker->loop, &c->at[i].period);
+    ev_timer_start(c->worker->loop, &c->look);
+}
+
+void checks_stop(struct checks *c)
+{
+    ev_timer_stop(c->worker->loop, &c->look);
+    for (unsigned i = 0; i < c->n; i++) {
+        struct check *k = &c->at[i];
+
+        ev_timer_stop(c->worker->loop, &k->period);
+        ev_timer_stop(c->worker->loop, &k->limit);
+        k->late = true;
+        if (k->child != NULL)
+            child_end(k->child, GRACE_S / 2);
+    }
+}
+
+bool checks_stopped(const struct checks *c)
+{
+    for (unsigned i = 0; i < c->n; i++) {
+        if (c->at[i].child != NULL)
+            return false;
+    }
+    return true;
+}
+
+/* The watch has ended its children before. */
+void checks_destroy(struct checks *c)
+{
+    if (c == NULL)
+        return;
+    free(c->at);
+    free(c->messages);
+    free(c);
+}
+
+void checks_fill(struct checks *c, Sluice__Report *m)
+{
+    m->checks = c->messages;
+    for (unsigned i = 0; i < c->n; i++) {
+        struct check *k = &c->at[i];
+
+        if (!k->known)
+            continue;
+        sluice__check__init(&k->m);
+        k->m.program = (char *)name_of(k);
+        k->m.has_state = k->m.has_time = k->m.has_seconds = 1;
+        k->m.state = k->state;
+        k->m.text = k->text;
+        k->m.time = k->ended;
+        k->m.seconds = (double)(k->ended - k->started) / 1e9;
+        m->checks[m->n_checks++] = &k->m;
+    }
+    m->has_disk_free = c->room.known;
+    m->disk_free = c->room.disk_free;
+    m->has_memory_free = c->room.known && c->room.memory_free > 0;
+    m->memory_free = c->room.memory_free;
+}
