@@ -15,15 +15,16 @@
 #include "clock.h"
 #include "conf.h"
 #include "counters.h"
+#include "events.h"
 #include "flow.h"
 #include "log.h"
 #include "mark.h"
 #include "mem.h"
 
-enum { BASES = 64, BASE_LEAST = 8 };
+enum { BASES = 64, BASE_LEAST = 8, JUDGED_EVERY = 8 };        /* medians are not made anew for each TF */
 
 /* Seconds a byte of one run or job on one class of nodes. */
-struct base { bool is_job; uint64_t work; char class[64]; struct pace pace; uint64_t used; };
+struct base { bool is_job; uint64_t work; char class[64]; struct pace pace; double median; uint64_t used; };
 
 struct health {
     struct sluiced *d;
@@ -365,7 +366,11 @@ static void note_speed(struct node *n, bool is_job, uint64_t work, double second
     pace_add(&b->pace, seconds / (double)bytes);
     if (b->pace.n < BASE_LEAST)
         return;
-    pace_add(ratios, seconds / (double)bytes / pace_median(&b->pace));
+    if (b->median == 0 || b->pace.at % JUDGED_EVERY == 0)
+        b->median = pace_median(&b->pace);
+    pace_add(ratios, seconds / (double)bytes / b->median);
+    if (ratios->at % JUDGED_EVERY != 0)
+        return;
     judged = pace_judge(ratios);
     snprintf(reason, sizeof(reason), "slow: a time-frame takes %.1f times what it takes on others of class %s", pace_median(ratios), n->class);
     if (judged != 0)
@@ -512,6 +517,8 @@ void health_show(struct session *s, uint32_t id, const void *m)
         if (has_something(n))
             info.nodes[info.n_nodes++] = node_line(n);
     }
+    out.has_seq = true;
+    out.seq = history_seq(d->history);
     out.health = infos;
     out.n_health = 1;
     session_answer(s, id, &out.base);
