@@ -345,6 +345,7 @@ static _Thread_local struct reading {
     struct err *e;
     bool failed;                /* e holds the first error */
     bool ended;                 /* END_KEY was seen */
+    int listen_line;            /* where listen stands */
     struct seen { cfg_opt_t *opt; unsigned n; char *last; bool closed; } *seen;     /* options that were given */
     size_t n_seen;
 } reading;
@@ -443,6 +444,8 @@ static int on_value(cfg_t *cfg, cfg_opt_t *opt)
     }
     if (k == NULL || !first_time(cfg, opt))
         return -1;
+    if (k == key_of(cfg, "listen"))
+        reading.listen_line = cfg->line;
     for (unsigned i = 0; i < cfg_opt_size(opt); i++) {
         const char *text = cfg_opt_getnstr(opt, i);
 
@@ -659,7 +662,7 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
         || read_roles(c, cfg, e) < 0)
         return -1;
     if (c->listen != NULL && strcmp(c->auth, "none") == 0)
-        return err_set(e, ERR_USAGE, "%s: listen needs a method of authentication: auth = munge", reading.name);
+        return err_set(e, ERR_USAGE, "%s:%d: listen needs a method of authentication: auth = munge", reading.name, reading.listen_line);
     if (c->health.n_programs > CONF_MOST_CHECKS)
         return err_set(e, ERR_USAGE, "%s: health.program: %u programs, at most %d are possible", reading.name, c->health.n_programs, CONF_MOST_CHECKS);
     if (c->worker.crash_dir == NULL)

@@ -10,4 +10,5 @@ base_libbase_a_SOURCES = \
 	%D%/heap.c %D%/heap.h \
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/file.c %D%/file.h \
+	%D%/notify.c %D%/notify.h \
 	%D%/conf.c %D%/conf.h

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE_MAX_BYTES = 4096, QUEUE_MAX = 4096, RECENT_MAX = 512 };
@@ -162,7 +163,9 @@ static void *writer(void *arg)
     for (;;) {
         while (log_.n == 0 && log_.lost == 0 && !log_.stop && !log_.reopen)
             pthread_cond_wait(&log_.work, &log_.lock);
-        if (log_.n > 0 || log_.lost > 0) {
+        if (log_.reopen) {                  /* before what waits: a log that never rests is turned too */
+            reopen_file();
+        } else if (log_.n > 0 || log_.lost > 0) {
             char *line = next_line();
             int fd = log_.fd;       /* only this thread changes it */
 
@@ -170,8 +173,6 @@ static void *writer(void *arg)
             write_line(fd, line);
             free(line);
             pthread_mutex_lock(&log_.lock);
-        } else if (log_.reopen) {
-            reopen_file();
         } else {
             break;
         }
@@ -218,6 +219,16 @@ static int start_writer(struct err *e)
     return 0;
 }
 
+/* JOURNAL_STREAM names device and inode of what the journal reads; stderr may have been sent elsewhere since. */
+static bool is_journal(int fd)
+{
+    const char *named = getenv("JOURNAL_STREAM");
+    unsigned long long dev, ino;
+    struct stat st;
+
+    return named != NULL && sscanf(named, "%llu:%llu", &dev, &ino) == 2 && fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
 int log_open(const char *program, const char *file, enum log_level level, struct err *e)
 {
     int fd = STDERR_FILENO;
@@ -233,7 +244,7 @@ int log_open(const char *program, const char *file, enum log_level level, struct
     log_.file = mem_strdup(file);
     log_.fd = fd;
     log_.level = level;
-    log_.journal = file == NULL && getenv("JOURNAL_STREAM") != NULL;
+    log_.journal = file == NULL && is_journal(STDERR_FILENO);
     pthread_mutex_unlock(&log_.lock);
     return start_writer(e);
 }

@@ -1,7 +1,7 @@
 /* log.h - one line an event, the object first: "node mi50-001: contact lost (SIGSTOP?)"
  *
  * err: someone must act; warning: odd, goes on; info: a few a job; debug: the rest.
- * To stderr with "<n>" priorities when JOURNAL_STREAM is set, else with a time stamp; or to a file,
+ * To stderr with "<n>" priorities when that is the stream named by JOURNAL_STREAM, else with a time stamp; or to a file,
  * which is opened again on log_reopen (rotation). Text from outside goes through str_escape first.
  * A line is one write(2); a full or hanging disk never blocks the caller: the file is written by
  * a thread of its own with a bounded queue, lines that find it full are counted and reported.

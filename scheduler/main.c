@@ -12,15 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "conf.h"
 #include "db.h"
 #include "log.h"
 #include "mem.h"
+#include "notify.h"
 #include "rights.h"
 #include "sluiced.h"
 #include "str.h"
@@ -136,25 +135,31 @@ static void tell_fd(int fd, const char *text)
     close(fd);
 }
 
-/* One datagram to the service manager, if there is one. */
 static void tell_manager(const char *text)
 {
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un to = { .sun_family = AF_UNIX };
-    size_t len = path == NULL ? 0 : strlen(path);
-    int fd;
+    struct err e;
 
-    if (len == 0 || len >= sizeof(to.sun_path))
-        return;
-    memcpy(to.sun_path, path, len);
-    if (path[0] == '@')
-        to.sun_path[0] = '\0';
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    if (sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
-        log_warning("NOTIFY_SOCKET %s: not told that we are ready", path);
-    close(fd);
+    if (notify_send(text, &e) < 0)
+        log_warning("the service manager was not told %s: %s", text, e.text);
+}
+
+/* ---- the watchdog: a loop that stands still is not alive ---- */
+
+static void alive_cb(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)w;
+    (void)events;
+    tell_manager("WATCHDOG=1");
+}
+
+static void watchdog_start(ev_timer *t, struct ev_loop *loop)
+{
+    double every = notify_watchdog_s();
+
+    ev_timer_init(t, alive_cb, every, every);
+    if (every > 0)
+        ev_timer_start(loop, t);
 }
 
 /* ---- signals ---- */
@@ -225,6 +230,7 @@ static int serve(const struct options *o)
     struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
     struct sluiced d;
     struct signals signals;
+    ev_timer watchdog;
     struct err e;
     unsigned lost;
 
@@ -238,8 +244,10 @@ static int serve(const struct options *o)
     }
     tell_fd(o->ready_fd, "ready");
     tell_manager("READY=1");
+    watchdog_start(&watchdog, loop);
     ev_run(loop, 0);
     tell_manager("STOPPING=1");
+    ev_timer_stop(loop, &watchdog);
     lost = sluiced_stop(&d, stop_s);
     signals_stop(&signals, loop);
     if (lost > 0)

@@ -45,14 +45,11 @@ static void put_over(char **field, const char *word)
     *field = mem_strdup(word);
 }
 
+/* The command line may have brought a port to a file that has no method. */
 static int check_conf(const struct conf *c, struct err *e)
 {
     if (c->listen != NULL && (c->auth == NULL || strcmp(c->auth, "none") == 0))
         return err_set(e, ERR_USAGE, "listen = %s: a TCP port wants a method of authentication (auth = munge)", c->listen);
-    for (unsigned i = 0; i < c->n_nodes; i++) {
-        if (conf_class_find(c, c->nodes[i].class_name) == NULL)
-            return err_set(e, ERR_USAGE, "node %s: there is no class '%s'", c->nodes[i].list, c->nodes[i].class_name == NULL ? "" : c->nodes[i].class_name);
-    }
     return 0;
 }
 
@@ -256,6 +253,7 @@ static void reload_work(void *arg)
         r->rights = rights_create(r->conf, &r->why);
 }
 
+/* What is fixed for the life of the process: all of it that the new file has otherwise, in one sentence. */
 static int needs_restart(const struct conf *old, const struct conf *new, struct err *e)
 {
     const struct { const char *key, *before, *after; } fixed[] = {
@@ -263,15 +261,18 @@ static int needs_restart(const struct conf *old, const struct conf *new, struct 
         { "listen", old->listen, new->listen },          { "auth", old->auth, new->auth },
         { "log", old->log, new->log },
     };
+    struct str found = { 0 };
 
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++) {
-        bool same = fixed[i].before == fixed[i].after || str_equal(fixed[i].before, fixed[i].after);
-
-        if (!same)
-            return err_set(e, ERR_STATE, "%s: '%.150s' instead of '%.150s' wants a restart; nothing was taken", fixed[i].key,
-                           fixed[i].after == NULL ? "" : fixed[i].after, fixed[i].before == NULL ? "" : fixed[i].before);
+        if (!str_equal(fixed[i].before, fixed[i].after))
+            str_addf(&found, "%s%s ('%.100s' instead of '%.100s')", found.len > 0 ? ", " : "", fixed[i].key, fixed[i].after == NULL ? "" : fixed[i].after,
+                     fixed[i].before == NULL ? "" : fixed[i].before);
     }
-    return 0;
+    if (found.len > 0)
+        err_set(e, ERR_STATE, "%s: a restart is wanted for %s; nothing was taken", new->path == NULL ? "defaults" : new->path, str_text(&found));
+    int rc = found.len > 0 ? -1 : 0;
+    str_free(&found);
+    return rc;
 }
 
 static void reload_refused(struct sluiced *d, const struct err *why)

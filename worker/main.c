@@ -16,6 +16,7 @@
 #include "link.h"
 #include "log.h"
 #include "mem.h"
+#include "notify.h"
 #include "report.h"
 #include "str.h"
 #include "watch.h"
@@ -52,7 +53,7 @@ struct program {
     char    *run_dir, *shm_dir, *crash_dir, *reco, *processes;
     int      lock;
     int      status;
-    struct ev_timer tick, first, buffer_again, old_again, stop_limit;
+    struct ev_timer tick, first, buffer_again, old_again, stop_limit, watchdog;
     struct ev_signal term, interrupt, hup;
     int64_t  ticked;
     struct pool_task list_task; char *list, *list_next; bool list_writing;
@@ -275,6 +276,21 @@ static void list_changed(void *arg, const char *text)
 
 /* ---- saying that it runs ------------------------------------------------------------------------------------ */
 
+static void tell_manager(const char *text)
+{
+    struct err e;
+
+    if (notify_send(text, &e) < 0)
+        log_warning("the service manager was not told %s: %s", text, e.text);
+}
+
+/* The watchdog: a loop that stands still is not alive. */
+static void alive(struct ev_loop *loop, struct ev_timer *t, int revents)
+{
+    (void)loop, (void)t, (void)revents;
+    tell_manager("WATCHDOG=1");
+}
+
 static void say_ready(struct program *p, const char *line)
 {
     if (p->ready_fd >= 0) {
@@ -287,6 +303,7 @@ static void say_ready(struct program *p, const char *line)
 static void registered(void *arg)
 {
     say_ready(arg, "ready");
+    tell_manager("READY=1");
 }
 
 static void connect_now(struct program *p)
@@ -420,6 +437,7 @@ static void stop(struct worker *w, int status)
     setitimer(ITIMER_REAL, &last, NULL);         /* whatever hangs from here on: SIGALRM ends us */
     w->stopping = true;
     p->status = status;
+    tell_manager("STOPPING=1");
     log_info("worker: stops, %u TFs are here", HASH_COUNT(w->held.table));
     devices_stop(w->devices);
     checks_stop(w->checks);
@@ -464,6 +482,9 @@ static void start_watchers(struct program *p)
     ev_signal_start(loop, &p->hup);
     ev_timer_start(loop, &p->tick);
     ev_timer_start(loop, &p->first);
+    ev_timer_init(&p->watchdog, alive, notify_watchdog_s(), notify_watchdog_s());
+    if (p->watchdog.repeat > 0)
+        ev_timer_start(loop, &p->watchdog);
     p->ticked = clock_mono_ns();
 }
 

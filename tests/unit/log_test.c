@@ -256,20 +256,29 @@ static void the_journal_gets_priorities(void **state)
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        char name[80];
+        struct stat st;
+
         dup2(p[1], STDERR_FILENO);
-        setenv("JOURNAL_STREAM", "8:1", 1);
-        if (log_open("tester", NULL, LOG_LEVEL_INFO, NULL) < 0)
-            _exit(1);
-        log_warning("odd");
-        log_close();
+        fstat(STDERR_FILENO, &st);
+        for (unsigned other = 0; other < 2; other++) {          /* named, and then not what stderr is */
+            snprintf(name, sizeof(name), "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino + other);
+            setenv("JOURNAL_STREAM", name, 1);
+            if (log_open("tester", NULL, LOG_LEVEL_INFO, NULL) < 0)
+                _exit(1);
+            log_warning(other == 0 ? "odd" : "elsewhere");
+            log_close();
+        }
         _exit(0);
     }
     close(p[1]);
+    waitpid(child, &status, 0);
     n = read(p[0], text, sizeof(text) - 1);
     assert_true(n > 0);
     text[n] = '\0';
-    assert_string_equal(text, "<4>odd\n");
-    waitpid(child, &status, 0);
+    assert_int_equal(strncmp(text, "<4>odd\n", 7), 0);
+    assert_null(strstr(text, "<4>elsewhere"));
+    assert_non_null(strstr(text, "warning: elsewhere\n"));
     assert_int_equal(status, 0);
     close(p[0]);
 }

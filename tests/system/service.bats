@@ -1,0 +1,122 @@
+#!/usr/bin/env bats
+# As a service: being ready, the watchdog, units, logs that are turned, a configuration that is read again.
+load ../lib
+load ../rig
+
+setup() { rig_setup; }
+teardown() { farm_teardown; }
+
+# manager: what a service manager would hear, a line a message, in $FARM/heard.
+manager() {
+  background manager perl -MIO::Socket::UNIX -MSocket -e '
+    my $s = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => $ARGV[0]) or die "$!"; $| = 1; print "listening\n";
+    while (defined $s->recv(my $m, 4096)) { print join(" ", split /\n/, $m), "\n" }' "$1"
+  wait_until 10 grep -q listening "$FARM/manager.out"
+}
+heard() { [[ $(grep -cx "$1" "$FARM/manager.out") -ge ${2:-1} ]]; }
+
+@test "sluiced and worker say over NOTIFY_SOCKET that they are ready, that they live, and that they end" {
+  manager "$FARM/notify"
+  real_class
+  daemon env NOTIFY_SOCKET="$FARM/notify" WATCHDOG_USEC=400000
+  wait_until 10 heard READY=1         # it serves now
+  sluice ping
+  wait_until 10 heard WATCHDOG=1 3
+  kill -STOP "$PID_sluiced"           # a loop that stands still is not alive
+  sleep 0.3; before=$(grep -c WATCHDOG "$FARM/manager.out"); sleep 1
+  [ "$(grep -c WATCHDOG "$FARM/manager.out")" -eq "$before" ]
+  kill -CONT "$PID_sluiced"
+  wait_until 10 heard WATCHDOG=1 $((before + 1))
+  kill -TERM "$PID_sluiced"
+  wait_until 10 heard STOPPING=1
+  wait_until 10 ended "$PID_sluiced"
+  : >"$FARM/manager.out"
+  daemon
+  worker w1 env NOTIFY_SOCKET="$FARM/notify" WATCHDOG_USEC=400000 --
+  wait_until 10 heard READY=1
+  wait_until 10 heard WATCHDOG=1 2
+}
+
+@test "not ready when the state cannot be loaded; a watchdog of another process is none of ours" {
+  manager "$FARM/notify"
+  mkdir "$FARM/state"; echo "no database at all, by far too short" >"$FARM/state/state.db"
+  run daemon env NOTIFY_SOCKET="$FARM/notify"
+  [ "$status" -ne 0 ]
+  heard READY=1 && false
+  rm -r "$FARM/state"
+  daemon env NOTIFY_SOCKET="$FARM/notify" WATCHDOG_USEC=200000 WATCHDOG_PID=1
+  wait_until 10 heard READY=1
+  sleep 0.5
+  heard WATCHDOG=1 && false
+  # a socket that nobody reads, or of no sense, stops nothing
+  kill -TERM "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
+  daemon env NOTIFY_SOCKET=nowhere
+  grep -q "NOTIFY_SOCKET 'nowhere': a path" "$FARM/sluiced.log"
+}
+
+@test "the units: what they start is there, takes these options, and systemd has nothing to say against them" {
+  units=$SLUICE_BUILDDIR/etc/systemd
+  for unit in sluiced sluice-worker; do
+    grep -q '^Type=notify' "$units/$unit.service"
+    grep -q '^WatchdogSec=' "$units/$unit.service"
+    grep -q '^LimitNOFILE=' "$units/$unit.service"
+    for option in $(sed -n 's/^Exec[A-Za-z]*=\(.*sluice.*\)/\1/p' "$units/$unit.service" | grep -oE -- '--[a-z-]+'); do
+      "$unit" --help | grep -q -- " $option\b" || { echo "$unit has no $option"; false; }
+    done
+    # the programs of this build in place of the installed ones
+    sed -E "s|=[^ ]*/(sluiced?(-worker)?) |=$SLUICE_BUILDDIR/\1 |" "$units/$unit.service" >"$FARM/$unit.service"
+  done
+  grep -q '^LimitMEMLOCK=infinity' "$units/sluice-worker.service"
+  command -v systemd-analyze >/dev/null || skip "no systemd-analyze to ask about the units"
+  run systemd-analyze verify --man=no "$FARM/sluiced.service" "$FARM/sluice-worker.service"
+  [ "$status" -eq 0 ] || { echo "$output"; [[ $output != *.service:* ]] || false; }
+  [[ $output != *Unknown* && $output != *"not executable"* ]] || { echo "$output"; false; }
+}
+
+@test "a log that is turned: every line stands once, in the old file or in the new one" {
+  real_class
+  daemon
+  worker w1 --
+  for i in 1 2 3; do
+    mv "$FARM/sluiced.log" "$FARM/sluiced.log.$i"
+    mv "$FARM/w1.log" "$FARM/w1.log.$i"
+    kill -HUP "$PID_sluiced" "$PID_w1"
+    wait_until 10 grep -qs 'configuration: read again' "$FARM/sluiced.log"
+    wait_until 10 test -e "$FARM/w1.log"
+    sluice node add "x$i" --class fake
+    wait_until 10 grep -q "x$i" "$FARM/sluiced.log"
+  done
+  for i in 1 2 3; do [ "$(cat "$FARM"/sluiced.log* | grep -c "node x$i")" -ge 1 ]; done
+  [ "$(cat "$FARM"/sluiced.log* | sort | uniq -d | wc -l)" -eq 0 ]
+}
+
+@test "reload is all or nothing: a mistake is named with file and line, what wants a restart by its keys, and the old one holds" {
+  daemon
+  printf 'pool async { min_good = 3 }\nnode "a[1-2]" { class = fake }\n' >>"$FARM/conf"
+  kill -HUP "$PID_sluiced"
+  wait_until 10 is '[.nodes[] | .name] | join(" ")' "a1 a2" sluice nodes
+  sluice config show --running >"$FARM/before"
+  cp "$FARM/conf" "$FARM/good"
+  while IFS='|' read -r line said; do
+    echo "$line"
+    printf 'node a3 { class = fake }\nclass new { shm = 7G }\n%b\n' "$line" | cat "$FARM/good" - >"$FARM/conf"
+    kill -HUP "$PID_sluiced"
+    wait_until 10 eval 'alarm ConfigRefused | grep -qF "$said"'
+    sluice config show --running | diff "$FARM/before" -
+    is '.nodes | length' 2 sluice nodes
+    grep -qF "$said" "$FARM/sluiced.log"
+  done <<END
+colour = red|$FARM/conf:9: no such option 'colour'
+pool online { min_good = many }|$FARM/conf:9: min_good 'many'
+node a1 { class = fake }|$FARM/conf:9: node a1 is given twice
+node b1 { class = none }|$FARM/conf:9: node b1: there is no class 'none'
+limits {\\nclients = 0\\n}|$FARM/conf:10: clients '0'
+listen = "localhost:7000"|$FARM/conf:9: listen needs a method
+auth = munge\\nlog = /y|a restart is wanted for auth ('munge' instead of 'none'), log ('/y' instead of '')
+END
+  [ "$(event reloads_refused)" -eq 7 ]
+  cp "$FARM/good" "$FARM/conf"; echo 'node a3 { class = fake }' >>"$FARM/conf"
+  kill -HUP "$PID_sluiced"
+  wait_until 10 no_alarm ConfigRefused
+  is '.nodes | length' 3 sluice nodes
+}
