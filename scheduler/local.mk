@@ -19,13 +19,14 @@ scheduler_libfarm_a_CPPFLAGS = $(SCHEDULER_CPPFLAGS)
 scheduler_libfarm_a_SOURCES = \
 	%D%/alarms.c \
 	%D%/change.c %D%/change.h \
+	%D%/clear.c \
 	%D%/counters.c %D%/counters.h \
 	%D%/events.c %D%/events.h \
 	%D%/health.c %D%/health.h %D%/health_facts.c %D%/health_part.h \
 	%D%/health_rules.c %D%/health_rules.h \
 	%D%/helper.c %D%/helper.h \
 	%D%/invariants.c \
-	%D%/mark.c %D%/mark.h \
+	%D%/mark.c %D%/mark.h %D%/mark_part.h \
 	%D%/metrics.c \
 	%D%/move.c %D%/move.h \
 	%D%/node.c %D%/node.h \

@@ -1,12 +1,12 @@
-/* mark.c - marks are set and cleared
+/* mark.c - marks are set, and end
  *
- * From: MARK_NODES, CLEAR_MARKS, health, the clock (until).  To: node.c, change.c.
+ * From: MARK_NODES, clear.c, health, the clock (until).  To: node.c, change.c.
  * A list is all or nothing. A mark is never cleared by anyone but its owner or a person with the right; nothing else that happens to a node
  * touches its marks. Whether a node is bad is computed from open marks, never from there having been some.
  */
 #include "config.h"
 
-#include "mark.h"
+#include "mark_part.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ static const char *mark_text(const struct mark *m, char out[240])
     return out;
 }
 
-static struct mark *mark_find(struct node *n, uint64_t id)
+struct mark *mark_find(struct node *n, uint64_t id)
 {
     struct mark *m;
 
@@ -140,20 +140,14 @@ static void marks_changed(struct node *n)
 
 /* ---- set ---- */
 
-/* The marks of one change: found again by node and id when it is written. */
-struct batch {
-    unsigned n;
-    struct { struct node *node; uint64_t id; } *at;
-};
-
-static void batch_add(struct batch *b, struct node *n, uint64_t id)
+static void batch_add(struct mark_batch *b, struct node *n, uint64_t id)
 {
     b->at = mem_grow(b->at, b->n + 1, sizeof(*b->at));
     b->at[b->n].node = n;
     b->at[b->n++].id = id;
 }
 
-static void batch_free(struct batch *b)
+void mark_batch_free(struct mark_batch *b)
 {
     free(b->at);
     free(b);
@@ -161,12 +155,12 @@ static void batch_free(struct batch *b)
 
 static void stored_at_last(struct change *c, void *arg, int rc, const struct err *why)
 {
-    struct batch *b = arg;
+    struct mark_batch *b = arg;
     struct marks *all = change_sluiced(c)->marks;
 
     (void)why;
     if (rc < 0) {                        /* kept changes are never refused while we run: this is the end of the program */
-        batch_free(b);
+        mark_batch_free(b);
         return;
     }
     for (unsigned i = 0; i < b->n; i++) {
@@ -176,17 +170,17 @@ static void stored_at_last(struct change *c, void *arg, int rc, const struct err
         if (m != NULL)
             m->unsaved = NULL;
     }
-    batch_free(b);
+    mark_batch_free(b);
 }
 
 /* On disk; or not: then it acts all the same, and goes on trying. */
 static void set_written(struct change *c, void *arg, int rc, const struct err *why)
 {
-    struct batch *b = arg;
+    struct mark_batch *b = arg;
     struct err e;
 
     if (rc == 0) {
-        batch_free(b);
+        mark_batch_free(b);
         return;
     }
     for (unsigned i = 0; i < b->n; i++) {
@@ -203,7 +197,7 @@ static void set_written(struct change *c, void *arg, int rc, const struct err *w
     change_keep_again(c, stored_at_last, b);
 }
 
-static struct mark *mark_set(struct change *c, struct batch *b, struct node *n, const struct row_mark *want)
+static struct mark *mark_set(struct change *c, struct mark_batch *b, struct node *n, const struct row_mark *want)
 {
     struct marks *all = n->d->marks;
     struct row_mark row = *want;
@@ -223,7 +217,7 @@ static struct mark *mark_set(struct change *c, struct batch *b, struct node *n, 
     return m;
 }
 
-static int check_reason(const char *reason, struct err *e)
+int mark_check_reason(const char *reason, struct err *e)
 {
     if (reason == NULL || reason[strspn(reason, " \t\r\n")] == '\0')
         return err_set(e, ERR_USAGE, "a reason is wanted: people read it at night");
@@ -249,7 +243,7 @@ static int check_mark(const Sluice__MarkNodes *m, struct err *e)
         return err_set(e, ERR_USAGE, "no node is named");
     if (m->n_parts > MOST_PARTS)
         return err_set(e, ERR_USAGE, "%zu devices, at most %d at a time", m->n_parts, MOST_PARTS);
-    if (check_reason(m->reason, e) < 0 || check_class(m->class_, e) < 0)
+    if (mark_check_reason(m->reason, e) < 0 || check_class(m->class_, e) < 0)
         return -1;
     if (m->has_until && m->until != 0 && m->until <= clock_wall_ns())
         return err_set(e, ERR_USAGE, "the end of the mark is in the past");
@@ -288,8 +282,7 @@ static int check_parts(struct node *const *nodes, const Sluice__MarkNodes *m, st
     return 0;
 }
 
-/* The nodes by name, or NULL and e names the first that is not there. Caller frees. */
-static struct node **find_nodes(struct sluiced *d, char *const *names, size_t n, struct err *e)
+struct node **mark_find_nodes(struct sluiced *d, char *const *names, size_t n, struct err *e)
 {
     struct node **nodes = mem_array(n + 1, sizeof(*nodes));
 
@@ -303,7 +296,7 @@ static struct node **find_nodes(struct sluiced *d, char *const *names, size_t n,
     return nodes;
 }
 
-static void set_one(struct change *c, struct batch *b, struct node *n, const struct row_mark *want, bool dry_run)
+static void set_one(struct change *c, struct mark_batch *b, struct node *n, const struct row_mark *want, bool dry_run)
 {
     struct mark *m;
 
@@ -315,7 +308,7 @@ static void set_one(struct change *c, struct batch *b, struct node *n, const str
     change_result(c, n->name, ERR_NONE, m->id, "marked%s%s", want->part == NULL ? "" : ": device ", want->part == NULL ? "" : want->part);
 }
 
-static void set_all(struct change *c, struct batch *b, struct node *const *nodes, const Sluice__MarkNodes *m, struct row_mark *want)
+static void set_all(struct change *c, struct mark_batch *b, struct node *const *nodes, const Sluice__MarkNodes *m, struct row_mark *want)
 {
     for (size_t i = 0; i < m->n_names; i++) {
         bool seen = false;
@@ -355,10 +348,10 @@ void mark_nodes(struct session *s, uint32_t id, const void *message)
     };
     struct node **nodes = NULL;
     struct change *c;
-    struct batch *b;
+    struct mark_batch *b;
     struct err e;
 
-    if (check_mark(m, &e) < 0 || (nodes = find_nodes(s->d, m->names, m->n_names, &e)) == NULL || check_parts(nodes, m, &e) < 0
+    if (check_mark(m, &e) < 0 || (nodes = mark_find_nodes(s->d, m->names, m->n_names, &e)) == NULL || check_parts(nodes, m, &e) < 0
         || check_room(nodes, m, &e) < 0) {
         session_error(s, id, &e, NULL);
         free(nodes);
@@ -369,7 +362,7 @@ void mark_nodes(struct session *s, uint32_t id, const void *message)
     set_all(c, b, nodes, m, &want);
     free(nodes);
     if (change_size(c) == 0) {
-        batch_free(b);
+        mark_batch_free(b);
         change_answer_only(c);
         return;
     }
@@ -395,7 +388,7 @@ uint64_t mark_automatic(struct node *n, const struct row_mark *want)
 {
     const struct mark *there = mark_automatic_find(n, want->part, want->owner_kind, want->owner);
     struct change *c;
-    struct batch *b;
+    struct mark_batch *b;
     uint64_t id;
 
     if (there != NULL)
@@ -412,7 +405,7 @@ uint64_t mark_automatic(struct node *n, const struct row_mark *want)
 
 /* ---- clear ---- */
 
-static void clear_add(struct change *c, struct batch *b, struct node *n, struct mark *m, const char *by, const char *reason)
+void mark_clear_add(struct change *c, struct mark_batch *b, struct node *n, struct mark *m, const char *by, const char *reason)
 {
     struct row_mark row = mark_row(n, m);
     char text[240];
@@ -428,10 +421,9 @@ static void clear_add(struct change *c, struct batch *b, struct node *n, struct 
     batch_add(b, n, m->id);
 }
 
-/* On disk: the marks go. Not: they stay as they were. */
-static void clear_written(struct change *c, void *arg, int rc, const struct err *why)
+void mark_clear_written(struct change *c, void *arg, int rc, const struct err *why)
 {
-    struct batch *b = arg;
+    struct mark_batch *b = arg;
     struct marks *all = change_sluiced(c)->marks;
 
     (void)why;
@@ -451,205 +443,13 @@ static void clear_written(struct change *c, void *arg, int rc, const struct err 
         all->open--;
         marks_changed(n);
     }
-    batch_free(b);
-}
-
-static bool is_own(const struct session *s, const struct mark *m)
-{
-    return strcmp(m->owner_kind, "person") == 0 && s->peer.user[0] != '\0' && strcmp(m->owner, s->peer.user) == 0;
-}
-
-struct clearing {
-    struct session *s;
-    const Sluice__ClearMarks *q;
-    bool any_owner;
-    const char *word;                    /* of a refusal */
-};
-
-static bool may_go(const struct clearing *k, const struct mark *m)
-{
-    return !m->closing && (k->q->id == 0 || m->id == k->q->id) && (k->any_owner || is_own(k->s, m));
-}
-
-/* The first mark that was meant but may not go, and how many may. */
-static unsigned count_going(const struct clearing *k, const struct node *n, const struct mark **stays)
-{
-    const struct mark *m;
-    unsigned going = 0;
-
-    *stays = NULL;
-    TAILQ_FOREACH(m, &n->marks, entry) {
-        if (may_go(k, m))
-            going++;
-        else if (*stays == NULL && (k->q->id == 0 || m->id == k->q->id))
-            *stays = m;
-    }
-    return going;
-}
-
-/* What becomes of one node: 1: marks of it go; 0: it has none that is meant; -1: it stops the whole list. e says why but for 1. */
-static int check_clear(struct clearing *k, const struct node *n, struct err *e)
-{
-    const struct mark *stays;
-    unsigned going = count_going(k, n, &stays);
-
-    if (going == 0 && stays == NULL && k->q->id != 0) {
-        err_set(e, ERR_NOT_FOUND, "node %s: has no open mark %llu", n->name, (unsigned long long)k->q->id);
-        return 0;
-    }
-    if (going == 0 && stays == NULL) {
-        err_set(e, ERR_NOT_FOUND, "node %s: has no open mark", n->name);
-        return 0;
-    }
-    if (going == 0 && stays->closing)
-        return err_set(e, ERR_STATE, "node %s: mark %llu is being cleared already", n->name, (unsigned long long)stays->id);
-    if (going == 0) {
-        k->word = "OtherOwner";
-        return err_set(e, ERR_STATE, "node %s: mark %llu is of %s %.60s (%.200s); --any-owner clears it too", n->name, (unsigned long long)stays->id,
-                       stays->owner_kind, stays->owner, stays->reason);
-    }
-    if (n->marks_ever >= MARK_REPEAT + going && !k->q->repeat_ok) {
-        k->word = "RepeatOffender";
-        return err_set(e, ERR_STATE, "node %s: was marked %u times before; --repeat-ok puts it back into service all the same", n->name, n->marks_ever - going);
-    }
-    return 1;
-}
-
-static void clear_one(const struct clearing *k, struct change *c, struct batch *b, struct node *n)
-{
-    const struct mark *stays;
-    struct str what = { 0 };
-    struct mark *m;
-    uint64_t first = 0;
-
-    count_going(k, n, &stays);
-    TAILQ_FOREACH(m, &n->marks, entry) {
-        if (!may_go(k, m))
-            continue;
-        str_addf(&what, "%s%llu", what.len == 0 ? "" : ", ", (unsigned long long)m->id);
-        first = first == 0 ? m->id : first;
-        if (!k->q->dry_run)
-            clear_add(c, b, n, m, change_author(c), k->q->reason);
-    }
-    if (first == 0)                      /* named twice: its marks are on their way already */
-        goto done;
-    if (stays != NULL && k->q->id == 0)
-        change_result(c, n->name, ERR_NONE, first, "%s %s; stays: mark %llu of %s %s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what),
-                      (unsigned long long)stays->id, stays->owner_kind, stays->owner);
-    else
-        change_result(c, n->name, ERR_NONE, first, "%s %s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what));
-done:
-    str_free(&what);
-}
-
-/* The node that bears the mark, for a question that names only the mark. */
-static struct node *bearer(struct sluiced *d, uint64_t id)
-{
-    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
-        if (mark_find(n, id) != NULL)
-            return n;
-    }
-    return NULL;
-}
-
-static struct node **cleared_nodes(struct session *s, const Sluice__ClearMarks *q, size_t *n, struct err *e)
-{
-    struct node **nodes;
-
-    *n = q->n_names;
-    if (q->n_names > 0)
-        return find_nodes(s->d, q->names, q->n_names, e);
-    if (q->id == 0)
-        return err_null(e, ERR_USAGE, "no node and no mark is named");
-    nodes = mem_array(1, sizeof(*nodes));
-    nodes[0] = bearer(s->d, q->id);
-    *n = 1;
-    if (nodes[0] != NULL)
-        return nodes;
-    free(nodes);
-    return err_null(e, ERR_NOT_FOUND, "mark %llu: there is no open mark of that number", (unsigned long long)q->id);
-}
-
-/* Every node is looked at before anything goes: rc and errs as check_clear says. -1: e is the answer, with the first that stops the list and how many do. A
- * dry run goes on, and shows them all. */
-static int check_all(struct clearing *k, struct node *const *nodes, size_t n, int *rc, struct err *errs, struct err *e)
-{
-    size_t going = 0, stopping = 0, first = n;
-    const char *word = NULL;
-
-    if (k->q->any_owner && k->s->right < RIGHT_EXPERT) {
-        k->word = "NotPermitted";
-        return err_set(e, ERR_PERMISSION, "clearing marks of others wants the role expert");
-    }
-    for (size_t i = 0; i < n; i++) {
-        rc[i] = check_clear(k, nodes[i], &errs[i]);
-        going += rc[i] > 0;
-        if (rc[i] < 0 && stopping++ == 0) {
-            first = i;
-            word = k->word;
-        }
-    }
-    k->word = word;
-    if (stopping > 0 && !k->q->dry_run) {
-        *e = errs[first];
-        return stopping == 1 ? -1 : err_prefix(e, "%zu of %zu nodes stop this, nothing is cleared", stopping, n);
-    }
-    if (going == 0 && stopping == 0) {
-        *e = errs[0];
-        return -1;
-    }
-    return 0;
-}
-
-static void clear_all(const struct clearing *k, struct change *c, struct batch *b, struct node *const *nodes, size_t n, const int *rc, const struct err *errs)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (rc[i] > 0)
-            clear_one(k, c, b, nodes[i]);
-        else
-            change_result(c, nodes[i]->name, rc[i] == 0 ? ERR_NONE : errs[i].code, 0, "%s", rc[i] == 0 ? "has no open mark" : errs[i].text);
-    }
-}
-
-void mark_clear(struct session *s, uint32_t id, const void *message)
-{
-    const Sluice__ClearMarks *q = message;
-    struct clearing k = { .s = s, .q = q, .any_owner = q->any_owner };
-    struct node **nodes = NULL;
-    struct change *c;
-    struct batch *b;
-    struct err e, *errs = NULL;
-    int *rc = NULL;
-    size_t n = 0;
-
-    if (check_reason(q->reason, &e) < 0 || (nodes = cleared_nodes(s, q, &n, &e)) == NULL)
-        goto refused;
-    errs = mem_array(n, sizeof(*errs));
-    rc = mem_array(n, sizeof(*rc));
-    if (check_all(&k, nodes, n, rc, errs, &e) < 0)
-        goto refused;
-    c = change_asked(s, id);
-    b = mem_zalloc(sizeof(*b));
-    clear_all(&k, c, b, nodes, n, rc, errs);
-    if (change_size(c) > 0) {
-        change_put(c, CHANGE_MARK, clear_written, b);
-    } else {
-        batch_free(b);
-        change_answer_only(c);
-    }
-    goto done;
-refused:
-    session_error(s, id, &e, k.word);
-done:
-    free(nodes);
-    free(errs);
-    free(rc);
+    mark_batch_free(b);
 }
 
 unsigned mark_automatic_clear(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *reason)
 {
     struct change *c;
-    struct batch *b;
+    struct mark_batch *b;
     struct mark *m;
     unsigned going;
 
@@ -659,10 +459,10 @@ unsigned mark_automatic_clear(struct node *n, const char *part, const char *owne
     b = mem_zalloc(sizeof(*b));
     TAILQ_FOREACH(m, &n->marks, entry) {
         if (!m->closing && strcmp(m->owner_kind, owner_kind) == 0 && strcmp(m->owner, owner) == 0 && strcmp(m->part, part == NULL ? "node" : part) == 0)
-            clear_add(c, b, n, m, owner, reason);
+            mark_clear_add(c, b, n, m, owner, reason);
     }
     going = b->n;
-    change_put(c, CHANGE_MARK, clear_written, b);
+    change_put(c, CHANGE_MARK, mark_clear_written, b);
     return going;
 }
 
@@ -671,7 +471,7 @@ unsigned mark_automatic_clear(struct node *n, const char *part, const char *owne
 static void end_of_time(struct node *n, int64_t now, int64_t *next)
 {
     struct change *c = NULL;
-    struct batch *b = NULL;
+    struct mark_batch *b = NULL;
     struct mark *m;
 
     TAILQ_FOREACH(m, &n->marks, entry) {
@@ -686,10 +486,10 @@ static void end_of_time(struct node *n, int64_t now, int64_t *next)
             c = change_create(n->d);
             b = mem_zalloc(sizeof(*b));
         }
-        clear_add(c, b, n, m, "sluiced", "its time is over");
+        mark_clear_add(c, b, n, m, "sluiced", "its time is over");
     }
     if (c != NULL)
-        change_put(c, CHANGE_KEEP, clear_written, b);
+        change_put(c, CHANGE_KEEP, mark_clear_written, b);
 }
 
 void marks_tick(struct marks *all)

@@ -30,6 +30,6 @@ struct mark *mark_automatic_find(struct node *n, const char *part, const char *o
 unsigned mark_automatic_clear(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *reason);
 
 void mark_nodes(struct session *s, uint32_t id, const void *m);        /* MARK_NODES */
-void mark_clear(struct session *s, uint32_t id, const void *m);        /* CLEAR_MARKS */
+void mark_clear(struct session *s, uint32_t id, const void *m);        /* CLEAR_MARKS; clear.c */
 
 #endif

@@ -1,0 +1,206 @@
+/* clear.c - people clear marks
+ *
+ * From: CLEAR_MARKS.  To: mark.c, change.c.
+ * One's own marks, or with the right those of others. A list is cleared whole or not at all: every node is looked at before anything goes.
+ */
+#include "config.h"
+
+#include "mark_part.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+#include "str.h"
+
+static bool is_own(const struct session *s, const struct mark *m)
+{
+    return strcmp(m->owner_kind, "person") == 0 && s->peer.user[0] != '\0' && strcmp(m->owner, s->peer.user) == 0;
+}
+
+struct clearing {
+    struct session *s;
+    const Sluice__ClearMarks *q;
+    bool any_owner;
+    const char *word;                    /* of a refusal */
+};
+
+static bool may_go(const struct clearing *k, const struct mark *m)
+{
+    return !m->closing && (k->q->id == 0 || m->id == k->q->id) && (k->any_owner || is_own(k->s, m));
+}
+
+/* The first mark that was meant but may not go, and how many may. */
+static unsigned count_going(const struct clearing *k, const struct node *n, const struct mark **stays)
+{
+    const struct mark *m;
+    unsigned going = 0;
+
+    *stays = NULL;
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (may_go(k, m))
+            going++;
+        else if (*stays == NULL && (k->q->id == 0 || m->id == k->q->id))
+            *stays = m;
+    }
+    return going;
+}
+
+/* What becomes of one node: 1: marks of it go; 0: it has none that is meant; -1: it stops the whole list. e says why but for 1. */
+static int check_clear(struct clearing *k, const struct node *n, struct err *e)
+{
+    const struct mark *stays;
+    unsigned going = count_going(k, n, &stays);
+
+    if (going == 0 && stays == NULL && k->q->id != 0) {
+        err_set(e, ERR_NOT_FOUND, "node %s: has no open mark %llu", n->name, (unsigned long long)k->q->id);
+        return 0;
+    }
+    if (going == 0 && stays == NULL) {
+        err_set(e, ERR_NOT_FOUND, "node %s: has no open mark", n->name);
+        return 0;
+    }
+    if (going == 0 && stays->closing)
+        return err_set(e, ERR_STATE, "node %s: mark %llu is being cleared already", n->name, (unsigned long long)stays->id);
+    if (going == 0) {
+        k->word = "OtherOwner";
+        return err_set(e, ERR_STATE, "node %s: mark %llu is of %s %.60s (%.200s); --any-owner clears it too", n->name, (unsigned long long)stays->id,
+                       stays->owner_kind, stays->owner, stays->reason);
+    }
+    if (n->marks_ever >= MARK_REPEAT + going && !k->q->repeat_ok) {
+        k->word = "RepeatOffender";
+        return err_set(e, ERR_STATE, "node %s: was marked %u times before; --repeat-ok puts it back into service all the same", n->name, n->marks_ever - going);
+    }
+    return 1;
+}
+
+static void clear_one(const struct clearing *k, struct change *c, struct mark_batch *b, struct node *n)
+{
+    const struct mark *stays;
+    struct str what = { 0 };
+    struct mark *m;
+    uint64_t first = 0;
+
+    count_going(k, n, &stays);
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (!may_go(k, m))
+            continue;
+        str_addf(&what, "%s%llu", what.len == 0 ? "" : ", ", (unsigned long long)m->id);
+        first = first == 0 ? m->id : first;
+        if (!k->q->dry_run)
+            mark_clear_add(c, b, n, m, change_author(c), k->q->reason);
+    }
+    if (first == 0)                      /* named twice: its marks are on their way already */
+        goto done;
+    if (stays != NULL && k->q->id == 0)
+        change_result(c, n->name, ERR_NONE, first, "%s %s; stays: mark %llu of %s %s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what),
+                      (unsigned long long)stays->id, stays->owner_kind, stays->owner);
+    else
+        change_result(c, n->name, ERR_NONE, first, "%s %s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what));
+done:
+    str_free(&what);
+}
+
+/* The node that bears the mark, for a question that names only the mark. */
+static struct node *bearer(struct sluiced *d, uint64_t id)
+{
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (mark_find(n, id) != NULL)
+            return n;
+    }
+    return NULL;
+}
+
+static struct node **cleared_nodes(struct session *s, const Sluice__ClearMarks *q, size_t *n, struct err *e)
+{
+    struct node **nodes;
+
+    *n = q->n_names;
+    if (q->n_names > 0)
+        return mark_find_nodes(s->d, q->names, q->n_names, e);
+    if (q->id == 0)
+        return err_null(e, ERR_USAGE, "no node and no mark is named");
+    nodes = mem_array(1, sizeof(*nodes));
+    nodes[0] = bearer(s->d, q->id);
+    *n = 1;
+    if (nodes[0] != NULL)
+        return nodes;
+    free(nodes);
+    return err_null(e, ERR_NOT_FOUND, "mark %llu: there is no open mark of that number", (unsigned long long)q->id);
+}
+
+/* Every node is looked at before anything goes: rc and errs as check_clear says. -1: e is the answer, with the first that stops the list and how many do. A
+ * dry run goes on, and shows them all. */
+static int check_all(struct clearing *k, struct node *const *nodes, size_t n, int *rc, struct err *errs, struct err *e)
+{
+    size_t going = 0, stopping = 0, first = n;
+    const char *word = NULL;
+
+    if (k->q->any_owner && k->s->right < RIGHT_EXPERT) {
+        k->word = "NotPermitted";
+        return err_set(e, ERR_PERMISSION, "clearing marks of others wants the role expert");
+    }
+    for (size_t i = 0; i < n; i++) {
+        rc[i] = check_clear(k, nodes[i], &errs[i]);
+        going += rc[i] > 0;
+        if (rc[i] < 0 && stopping++ == 0) {
+            first = i;
+            word = k->word;
+        }
+    }
+    k->word = word;
+    if (stopping > 0 && !k->q->dry_run) {
+        *e = errs[first];
+        return stopping == 1 ? -1 : err_prefix(e, "%zu of %zu nodes stop this, nothing is cleared", stopping, n);
+    }
+    if (going == 0 && stopping == 0) {
+        *e = errs[0];
+        return -1;
+    }
+    return 0;
+}
+
+static void clear_all(const struct clearing *k, struct change *c, struct mark_batch *b, struct node *const *nodes, size_t n, const int *rc, const struct err *errs)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (rc[i] > 0)
+            clear_one(k, c, b, nodes[i]);
+        else
+            change_result(c, nodes[i]->name, rc[i] == 0 ? ERR_NONE : errs[i].code, 0, "%s", rc[i] == 0 ? "has no open mark" : errs[i].text);
+    }
+}
+
+void mark_clear(struct session *s, uint32_t id, const void *message)
+{
+    const Sluice__ClearMarks *q = message;
+    struct clearing k = { .s = s, .q = q, .any_owner = q->any_owner };
+    struct node **nodes = NULL;
+    struct change *c;
+    struct mark_batch *b;
+    struct err e, *errs = NULL;
+    int *rc = NULL;
+    size_t n = 0;
+
+    if (mark_check_reason(q->reason, &e) < 0 || (nodes = cleared_nodes(s, q, &n, &e)) == NULL)
+        goto refused;
+    errs = mem_array(n, sizeof(*errs));
+    rc = mem_array(n, sizeof(*rc));
+    if (check_all(&k, nodes, n, rc, errs, &e) < 0)
+        goto refused;
+    c = change_asked(s, id);
+    b = mem_zalloc(sizeof(*b));
+    clear_all(&k, c, b, nodes, n, rc, errs);
+    if (change_size(c) > 0) {
+        change_put(c, CHANGE_MARK, mark_clear_written, b);
+    } else {
+        mark_batch_free(b);
+        change_answer_only(c);
+    }
+    goto done;
+refused:
+    session_error(s, id, &e, k.word);
+done:
+    free(nodes);
+    free(errs);
+    free(rc);
+}
