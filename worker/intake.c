@@ -452,6 +452,10 @@ static void judge_file(struct build *b, int64_t now)
         f->got_seen = f->got;
         f->moved_at = now;
     } else if (now - f->moved_at > FILE_STALL_S * CLOCK_SECOND) {
+        if (pool_task_starved(&f->task)) {
+            f->moved_at = now;
+            return;
+        }
         snprintf(text, sizeof text, "%.300s: no byte could be read for %d s", f->path, FILE_STALL_S);
         build_failed(b, "PullStalled", text);
     }

@@ -13,10 +13,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 struct queue { struct pool_task *first, **last; };
 
@@ -64,7 +66,9 @@ static void *pool_thread(void *arg)
             break;
         struct pool_task *t = queue_take(&p->todo);
         pthread_mutex_unlock(&p->lock);
+        t->thread = gettid();
         t->run(t);
+        t->thread = 0;
         pthread_mutex_lock(&p->lock);
         queue_add(&p->ready, t);
         if (!p->stop)
@@ -156,6 +160,23 @@ void pool_submit(struct pool *p, struct pool_task *t)
     queue_add(&p->todo, t);
     pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->lock);
+}
+
+bool pool_task_starved(const struct pool_task *t)
+{
+    char path[64], text[256];
+    int tid = t->thread;
+
+    if (tid == 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    FILE *f = fopen(path, "re");
+    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');        /* the name before it may hold anything */
+    return end != NULL && strncmp(end, ") R", 3) == 0;
 }
 
 size_t pool_pending(struct pool *p)

@@ -7,6 +7,7 @@
 #define SLUICE_POOL_H
 
 #include <ev.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include "err.h"
@@ -15,6 +16,7 @@ struct pool_task {
     void (*run)(struct pool_task *t);
     void (*done)(struct pool_task *t);
     bool dropped;
+    atomic_int thread;               /* the kernel's number of the one that runs it, else 0 */
     struct pool_task *next;
 };
 
@@ -24,6 +26,8 @@ struct pool;
  * blocked in them. */
 struct pool *pool_create(struct ev_loop *loop, const char *name, unsigned threads, int nice, struct err *e);
 void   pool_submit(struct pool *p, struct pool_task *t);
+/* Whether the task is under way and waits for nothing but a processor: not for the disk or the peer that it reads. */
+bool   pool_task_starved(const struct pool_task *t);
 size_t pool_pending(struct pool *p);          /* submitted, and done not yet called */
 /* Waits at most limit_s for tasks that run. 0: all ended; -1: a thread hangs in a system call; it and its task are left behind. */
 int    pool_destroy(struct pool *p, double limit_s);

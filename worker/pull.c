@@ -637,6 +637,10 @@ static void judge_reading(struct pull *p, int64_t now)
     }
     if (p->abandoned || now - p->moved_at < (int64_t)(p->work->pull_timeout * 1e9))
         return;
+    if (pool_task_starved(&p->task)) {
+        p->moved_at = now;
+        return;
+    }
     snprintf(text, sizeof text, "source %s, part %" PRIu32 ": nothing could be read from its descriptor for %.1f s",
              p->address, p->part, (double)(now - p->moved_at) / 1e9);
     pull_say(p, "PullStalled", text);            /* its thread comes back when it can; until then the memory is not ours to give */

@@ -1,9 +1,11 @@
 # unit tests of worker/
-WORKER_TESTS = tests/unit/range_test tests/unit/room_test tests/unit/buffer_test tests/unit/fence_test tests/unit/outfile_test \
+WORKER_TESTS = tests/unit/pool_test tests/unit/range_test tests/unit/room_test tests/unit/buffer_test tests/unit/fence_test tests/unit/outfile_test \
 	tests/unit/times_test tests/unit/gpus_test tests/unit/place_test tests/unit/worker_test tests/unit/pull_test tests/unit/attach_test
 check_PROGRAMS += $(WORKER_TESTS)
 TESTS += $(WORKER_TESTS)
 
+tests_unit_pool_test_CPPFLAGS = $(WORKER_CPPFLAGS)
+tests_unit_pool_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
 tests_unit_range_test_CPPFLAGS = $(WORKER_CPPFLAGS)
 tests_unit_range_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
 tests_unit_room_test_CPPFLAGS = $(WORKER_CPPFLAGS)
