@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/bk_load.h"
 
@@ -201,15 +202,31 @@ int kdev_wait(struct kdev *d, struct k_err *e)
     return d->ops->wait(d->queue) < 0 ? device_fail(d, e) : 0;
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 int kdev_launch(struct kdev *d, const char *kernel, uint32_t groups, unsigned nargs,
                 const struct bk_arg *args, struct k_err *e)
 {
     struct bk_kern *k;
+    double start = 0;
 
     if (groups == 0)
         return 0;
+    if (d->took && kdev_wait(d, e) < 0)
+        return -1;
+    if (d->took)
+        start = now();
     k = d->ops->kern(d->dev, kernel);
     if (k == NULL || d->ops->launch(d->queue, k, groups, nargs, args) < 0)
         return device_fail(d, e);
+    if (d->took && kdev_wait(d, e) < 0)
+        return -1;
+    if (d->took)
+        d->took(d->arg, kernel, now() - start);
     return 0;
 }

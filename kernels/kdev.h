@@ -26,6 +26,8 @@ struct kdev {
     struct khost_region *region; /* pinned */
     struct khost_ring *ring;
     bool no_ring;                /* the driver has no memory for one */
+    void (*took)(void *arg, const char *kernel, double seconds);   /* NULL: kernels are not timed */
+    void *arg;
 };
 
 struct kbuf {

@@ -54,7 +54,7 @@ KERNEL_FILES = \
 	%D%/selftest.inc %D%/scan.inc %D%/decode.inc %D%/cluster.inc
 
 # What the compiler's dependencies do not tell at the first build.
-EXTRA_DIST += $(KERNEL_FILES) %D%/Makefile %D%/main.c %D%/main_emu.c %D%/embed.sh \
+EXTRA_DIST += $(KERNEL_FILES) %D%/Makefile %D%/main.c %D%/main_emu.c %D%/bench.c %D%/embed.sh \
 	%D%/backend/bk_emu.c %D%/backend/bk_emu.h
 
 # Device code, where its compiler is there. The last line of a blob says which source it was made from.

@@ -189,6 +189,12 @@ struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
     if (workflow_choose(c->workflow, c->backends, c->options, &p->choice, e) < 0 ||
         open_stages(p, c, e) < 0 || pin(p, c, e) < 0)
         goto fail;
+    for (unsigned i = 0; i < STAGE_COUNT && c->kernel; i++) {
+        if (p->dev[i]) {
+            p->dev[i]->took = c->kernel;
+            p->dev[i]->arg = c->arg;
+        }
+    }
     p->stage = c->stage;
     p->arg = c->arg;
     p->batch_bytes = p->choice.option[STAGE_DECODE][0];

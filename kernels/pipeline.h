@@ -25,6 +25,8 @@ struct pipeline_conf {
     bool pin_must;               /* without it being pinned pipeline_create fails, else copies are slower */
     /* A stage begins on a batch of the TF: a sign of life while pipeline_run is at work; or NULL. */
     void (*stage)(void *arg, const char *stage);
+    /* A kernel took so long: for measuring only, because every kernel is waited for then; or NULL. */
+    void (*kernel)(void *arg, const char *kernel, double seconds);
     void *arg;
 };
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # kernels_planted.sh - do the nets catch fish? Bugs are planted into copies of the kernels, and each must be seen: contraction and flush-to-zero by
-# the self-test, a missing barrier and a plain sum in place of an atomic by ThreadSanitizer on the emulated device, a write past the tile by ASan
+# the self-test, a missing barrier and a plain sum in place of an atomic by ThreadSanitizer on the emulated device, a write past the tile by ASan,
+# a shift by too much by UBSan; kernels_oclgrind.sh and kernels_code.sh plant theirs themselves
 set -u
 case ${LAYER_CC:-} in *fsanitize*) echo "once, in a build without sanitizers, is enough"; exit 77 ;; esac
 src=${SLUICE_SRCDIR:?}
@@ -67,5 +68,13 @@ if cmp -s "$src/kernels/cluster.inc" "$dir/tile/kernels/cluster.inc"; then bad "
 elif build tile standalone CFLAGS="-O1 -g -fsanitize=address"; then
     run "$dir/tile/kernels/standalone" reco -b cpu -j 1 "$input"
     if grep -q 'ERROR: AddressSanitizer: stack-buffer' "$dir/err"; then ok "write past the tile: seen by AddressSanitizer"; else bad "write past the tile: $(head -n 5 "$dir/err")"; fi
+fi
+
+copy shift
+sed -i 's/        sum = kt_fold(sum, d \* 0.5f);/        sum ^= 1u << (one > 0.0f ? 40u + i : 0u);/' "$dir/shift/kernels/selftest.inc"
+if cmp -s "$src/kernels/selftest.inc" "$dir/shift/kernels/selftest.inc"; then bad "shift: nothing was planted"
+elif build shift standalone CFLAGS="-O1 -g -fsanitize=undefined"; then
+    run "$dir/shift/kernels/standalone" reco -b cpu -j 1 "$input"
+    if grep -q 'runtime error: shift exponent' "$dir/err"; then ok "shift by too much: seen by UndefinedBehaviorSanitizer"; else bad "shift: $(head -n 5 "$dir/err")"; fi
 fi
 exit $failed

@@ -46,5 +46,5 @@ bench: all $(BENCHES)
 check-build: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 .PHONY: soak bench check-build
-EXTRA_PROGRAMS = $(BENCHES)
+EXTRA_PROGRAMS = $(BENCHES) tests/bench/bench_kernels
 dist_noinst_SCRIPTS += %D%/run %D%/again

@@ -13,3 +13,8 @@ tests_bench_bench_sluiced_SOURCES = %D%/bench_sluiced.c
 tests_bench_bench_sluiced_CPPFLAGS = $(BASE_CPPFLAGS)
 tests_bench_bench_sluiced_LDADD = $(BASE_LIBS)
 EXTRA_tests_bench_bench_sluiced_DEPENDENCIES = tests/fake/fake-worker$(EXEEXT) tests/fake/fake-source$(EXEEXT) sluiced$(EXEEXT) sluice$(EXEEXT)
+
+# Takes a file of TFs, so it is built but not run: tests/bench/bench_kernels FILE.tf
+tests_bench_bench_kernels_SOURCES = kernels/bench.c
+tests_bench_bench_kernels_CPPFLAGS = $(KERNELS_CPPFLAGS)
+tests_bench_bench_kernels_LDADD = $(KERNELS_LIBS)

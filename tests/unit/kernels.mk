@@ -8,7 +8,7 @@ kernels_tests = \
 	tests/unit/workflow_cpu_test \
 	tests/unit/workflow_test
 check_PROGRAMS += $(kernels_tests) tests/unit/kernels_alone tests/unit/kernels_emulated
-kernels_scripts = tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh tests/kernels_plugins.sh tests/kernels_code.sh
+kernels_scripts = tests/kernels_reference.sh tests/kernels_same.sh tests/kernels_mock.sh tests/kernels_planted.sh tests/kernels_plugins.sh tests/kernels_code.sh tests/kernels_oclgrind.sh
 TESTS += $(kernels_tests) $(kernels_scripts)
 
 dist_noinst_SCRIPTS += $(kernels_scripts)
