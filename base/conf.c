@@ -92,7 +92,7 @@ static const struct key worker_keys[] = {
     { "fail_on_loss",   BOOL, AT(conf_worker, fail_on_loss),   0, 0, "no" },
     { "stall_factor",   REAL, AT(conf_worker, stall_factor),   2, 1000, "5" },
     { "stall_min",      REAL, AT(conf_worker, stall_min),      0.1, 86400, "30" },
-    { "query_timeout",  REAL, AT(conf_worker, query_timeout),  0.1, 600, "10" },
+    { "query_timeout",  REAL, AT(conf_worker, query_timeout),  0.1, 600, "30" },
     { "memory_tolerance", SIZE, AT(conf_worker, memory_tolerance), 0, 0, "256M" },
 };
 static const struct key health_keys[] = {

@@ -32,7 +32,7 @@ struct conf_worker {
     bool     fail_on_loss;
     double   stall_factor;      /* 2..1000, default 5: times the usual time of a TF without progress that make a stall */
     double   stall_min;         /* s, default 30: never sooner */
-    double   query_timeout;     /* s for an answer about devices, default 10 */
+    double   query_timeout;     /* s for an answer about devices, default 30: a driver may take long to start */
     uint64_t memory_tolerance;  /* bytes above its baseline that a device may have in use when it is offered, default 256M */
 };
 enum { CONF_MOST_CHECKS = 16 };

@@ -485,7 +485,7 @@ static bool memory_is_free(struct device *d)
     char text[256];
     enum gpu_memory memory = gpus_memory(d->all->worker->gpus, d->serial, d->since, text, sizeof text);
     double waited = (double)(worker_now(d->all->worker) - d->since) / 1e9;
-    bool unclean = memory == GPU_TAKEN && d->since != 0 && waited > UNCLEAN_S;
+    bool unclean = memory == GPU_TAKEN && waited > UNCLEAN_S;
 
     if (memory == GPU_TAKEN)
         snprintf(d->why, sizeof d->why, "%s", text);
@@ -773,6 +773,7 @@ void devices_found(struct devices *all, const struct gpu *list, unsigned n)
         snprintf(d->backend, sizeof d->backend, "%s", list[i].device.backend);
         d->memory = list[i].device.memory;
         d->numa = list[i].device.numa;
+        d->since = worker_now(all->worker);
         place_near(all->worker->topology, d->serial, d->numa, &d->place);
         if (all->started)
             start(all->worker->loop, &d->again, 0);

@@ -6,8 +6,10 @@
 #include "gpus.h"
 
 #include "device.h"
+#include "file.h"
 #include "log.h"
 #include "mem.h"
+#include "pool.h"
 #include "str.h"
 #include "worker.h"
 
@@ -30,6 +32,8 @@ struct gpus {
     bool    awaited;                             /* somebody waits for an answer about memory */
     int64_t asked, answered;                     /* worker_now: when the question under way, and the last one with an answer, was asked */
     char    trouble[512]; const char *word;      /* of the last question */
+    char   *path;                                /* of the baselines */
+    struct pool_task task; char *text; bool changed;         /* text: being written */
 };
 
 bool gpus_are_real(const struct worker *w)
@@ -129,26 +133,82 @@ static void searched(void *arg, const struct query_device *list, unsigned n, con
 
 /* ---- what they use ---------------------------------------------------------------------------- */
 
-static void take_usage(struct gpu *gpu, const struct query_device *seen, bool first)
+/* Baselines outlive the worker, so that the next one does not take what this one's processes leave behind for nobody's. Lines "ID BYTES"; a run folder
+ * goes with a start of the machine. */
+static void baselines_read(struct gpus *g)
+{
+    size_t n;
+    struct err e;
+    char *text = file_read(g->path, 65536, &n, &e), *rest = text, *line;
+
+    while (text != NULL && (line = strsep(&rest, "\n")) != NULL) {
+        char id[96];
+        uint64_t bytes;
+        struct gpu *gpu = sscanf(line, "%95s %" SCNu64, id, &bytes) == 2 ? (struct gpu *)gpus_find(g, id) : NULL;
+        if (gpu != NULL && bytes < gpu->baseline)
+            gpu->baseline = bytes;
+    }
+    free(text);
+}
+
+static void baselines_run(struct pool_task *t)
+{
+    struct gpus *g = CONTAINER_OF(t, struct gpus, task);
+    struct err e;
+
+    if (file_replace(g->path, g->text, strlen(g->text), 0644, &e) < 0)
+        log_warning("%s", e.text);
+}
+
+static void baselines_submit(struct gpus *g);
+
+static void baselines_done(struct pool_task *t)
+{
+    struct gpus *g = CONTAINER_OF(t, struct gpus, task);
+
+    free(g->text);
+    g->text = NULL;
+    if (g->changed && !t->dropped)
+        baselines_submit(g);
+}
+
+static void baselines_submit(struct gpus *g)
+{
+    struct str s = { 0 };
+
+    g->changed = g->text != NULL;                /* one is being written: again when it is done */
+    if (g->changed)
+        return;
+    for (unsigned i = 0; i < g->n; i++) {
+        if (g->gpu[i].measured)
+            str_addf(&s, "%s %" PRIu64 "\n", g->gpu[i].device.id, g->gpu[i].baseline);
+    }
+    g->text = str_take(&s);
+    g->task = (struct pool_task){ .run = baselines_run, .done = baselines_done };
+    pool_submit(g->worker->slow, &g->task);
+}
+
+/* Whether the baseline is another one now. */
+static bool take_usage(struct gpu *gpu, const struct query_device *seen, bool first)
 {
     struct query_device *d = &gpu->device;
+    bool lower = first || seen->used < gpu->baseline;
 
-    if (first) {
-        gpu->measured = true;
+    if (lower)
         gpu->baseline = seen->used;
+    if (first)
         log_info("device %s: %s, %s, %" PRIu64 " of %" PRIu64 " bytes in use before anything of ours", d->id, d->backend, d->class, seen->used, d->memory);
-    } else if (seen->used < gpu->baseline) {
-        gpu->baseline = seen->used;
-    }
+    gpu->measured = true;
     d->used = seen->used;
     d->n_pids = seen->n_pids;
     memcpy(d->pid, seen->pid, sizeof d->pid);
+    return lower;
 }
 
 static void measured(void *arg, const struct query_device *list, unsigned n, const struct err *why)
 {
     struct gpus *g = arg;
-    bool first = !g->known;
+    bool first = !g->known, lower = false;
 
     ask_in(g, AGAIN_S);
     if (why != NULL) {
@@ -160,8 +220,12 @@ static void measured(void *arg, const struct query_device *list, unsigned n, con
     for (unsigned i = 0; i < n; i++) {
         struct gpu *gpu = (struct gpu *)gpus_find(g, list[i].id);
         if (gpu != NULL && (first || gpu->measured))
-            take_usage(gpu, &list[i], first);
+            lower |= take_usage(gpu, &list[i], first);
     }
+    if (first)
+        baselines_read(g);
+    if (lower)
+        baselines_submit(g);
     g->answered = g->asked;
     g->known = true;
     g->awaited = false;
@@ -240,6 +304,7 @@ struct gpus *gpus_create(struct worker *w)
 
     g->worker = w;
     g->query = query_create(w);
+    g->path = mem_printf("%s/baselines", w->run_dir);
     ev_init(&g->again, again);
     g->again.data = g;
     return g;
@@ -251,5 +316,7 @@ void gpus_destroy(struct gpus *g)
         return;
     ev_timer_stop(g->worker->loop, &g->again);
     query_destroy(g->query);
+    free(g->path);
+    free(g->text);
     free(g);
 }

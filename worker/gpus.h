@@ -1,7 +1,7 @@
 /* gpus.h - the real devices of the node: which there are, and whether their memory is free
  *
  * A class with gpu_arch and without nominal_ms has real ones; they are found by asking, in a process of its own (query.h). What they use before any
- * process of ours was started on them is their baseline, lowered whenever less is seen: a device gets a new process only when what it uses is
+ * process of ours was started on them is their baseline, lowered whenever less is seen, and kept for the next worker in RUN_DIR/baselines: a device gets a new process only when what it uses is
  * within memory_tolerance of that.
  */
 #ifndef SLUICE_GPUS_H

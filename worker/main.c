@@ -369,10 +369,13 @@ static void buffer_opened(void *arg, const struct err *why)
     connect_now(p);
 }
 
-/* Its pages belong where the devices are. */
+/* Its pages belong where the devices are, and so do our own threads, which fill it. */
 static int open_buffer(struct program *p, struct err *e)
 {
-    buffer_place(p->w.buffer, devices_domains(p->w.devices));
+    uint64_t domains = devices_domains(p->w.devices);
+
+    place_self(p->w.topology, domains);
+    buffer_place(p->w.buffer, domains);
     return buffer_open(p->w.buffer, e);
 }
 

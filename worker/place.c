@@ -8,6 +8,7 @@
 
 #include "mem.h"
 
+#include <dirent.h>
 #include <hwloc.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -133,6 +134,25 @@ void place_become(const struct place *p)
     sched_setaffinity(0, sizeof p->cpus, &p->cpus);
     mask[0] = 1ul << p->domain;
     syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, sizeof mask * 8);
+}
+
+void place_self(const struct topology *t, uint64_t domains)
+{
+    struct place p;
+    struct dirent *d;
+    DIR *tasks;
+
+    if (domains == 0 || (domains & (domains - 1)) != 0)
+        return;
+    place_near(t, "", __builtin_ctzll(domains), &p);
+    tasks = opendir("/proc/self/task");
+    while (p.domain >= 0 && tasks != NULL && (d = readdir(tasks)) != NULL) {
+        pid_t tid = (pid_t)strtol(d->d_name, NULL, 10);
+        if (tid > 0)
+            sched_setaffinity(tid, sizeof p.cpus, &p.cpus);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
 }
 
 int place_memory(void *p, size_t size, uint64_t domains, struct err *e)

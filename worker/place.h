@@ -33,6 +33,9 @@ void place_spread(const struct topology *t, unsigned i, unsigned n, struct place
 /* Between fork and exec: this process on these CPUs, its memory from this domain. What cannot be had is left; place_compare says so. */
 void place_become(const struct place *p);
 
+/* All threads of this process in the one domain; of several, or none, nothing. */
+void place_self(const struct topology *t, uint64_t domains);
+
 /* Where process pid may run, as a list. false: it is gone. */
 bool place_cpus(pid_t pid, cpu_set_t *cpus, char *text, size_t room);
 /* The domain from which this process takes its memory; -1: no one in particular. */

@@ -328,6 +328,28 @@ static void B69_memory_that_another_process_holds_keeps_the_device_back_and_its_
     free(listed);
 }
 
+static bool the_first_is_not_free(const Sluice__Report *r)
+{
+    return one_is_unclean(r) && strstr(device(r, "0000:c1:00.0")->why, "976.6 KiB when it is free") != NULL;
+}
+
+/* What a worker's processes left behind is not what its successor finds natural. */
+static void the_baseline_outlives_the_worker(void **unused)
+{
+    (void)unused;
+    start(NULL);
+    assert_true(farm_report(&f, both_are_free, 15));
+    kill(f.pid, SIGTERM);
+    assert_int_equal(farm_wait(&f, 4), 0);
+    machine_has("leak", "0000:c1:00.0 3221225472\n");
+    sluice__report__free_unpacked(f.report, NULL);
+    f.report = NULL;
+    start(NULL);
+    assert_true(farm_report(&f, the_first_is_not_free, 15));
+    machine_has("leak", NULL);
+    assert_true(farm_report(&f, both_are_free, 15));
+}
+
 /* ---- the text of an answer ------------------------------------------------------------------ */
 
 static void an_answer_is_believed_only_as_far_as_it_is_sound(void **unused)
@@ -392,6 +414,7 @@ int main(void)
         here(a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker),
         here(a_device_whose_memory_cannot_be_asked_for_is_not_offered),
         here(a_device_that_leaks_is_offered_again_only_at_its_baseline),
+        here(the_baseline_outlives_the_worker),
         here(B69_a_grandchild_that_forked_twice_and_left_its_session_goes_with_the_tf),
         here(B69_one_that_wiped_its_environment_goes_too),
         here(B69_memory_that_another_process_holds_keeps_the_device_back_and_its_pid_is_shown),

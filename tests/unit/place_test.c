@@ -271,6 +271,7 @@ static void assert_in_domain(int domain)
     bool real = machine_has_domain(domain);
     char policy[64], want[32];
 
+    assert_threads_on(farm[domain]->pid, domain);
     for (size_t i = 0; i < r->n_devices; i++) {
         const Sluice__Device *d = r->devices[i];
         assert_int_equal(d->numa, domain);
