@@ -283,6 +283,7 @@ static int query(const char *what)
         printf("[[[[[[[[[[\n");
     if (how != NULL && strncmp(how, "rubbish", 7) == 0) {
         printf("Segmentation violation in driver, all is \xff well\n");
+        free(how);
         return 0;
     }
     free(how);

@@ -112,14 +112,14 @@ teardown() { farm_teardown; }
   run=$(sluice run start --workflow cluster --backend decode=cpu,cluster=auto)
   sluice replay "$(sample 2)" --run "$run" --loop 3 >/dev/null 2>&1
   sluice run stop "$run"
-  stages() { is '.runs[0].stages | map([.stage, .backend, .tfs, .fallbacks, .reason] | map(tostring) | join(" ")) | join("; ")' \
-    "decode cpu 3 0 null; cluster cpu 3 3 no usable GPU on this machine" sluice run show "$run"; }
-  tfs() { is '[.tfs[].stages | map([.stage, .backend, .fallback] | map(tostring) | join(" ")) | join("; ")] | unique | join(" | ")' \
-    "decode cpu null; cluster cpu no usable GPU on this machine" sluice run tfs "$run" --settled; }
+  stages() { is '.runs[0].stages | map([.stage, .backend, .tfs, .fallbacks, (.reason // "-")[:13]] | map(tostring) | join(" ")) | join("; ")' \
+    "decode cpu 3 0 -; cluster cpu 3 3 no usable GPU" sluice run show "$run"; }
+  tfs() { is '[.tfs[].stages | map([.stage, .backend, (.fallback // "-")[:13]] | join(" ")) | join("; ")] | unique | join(" | ")' \
+    "decode cpu -; cluster cpu no usable GPU" sluice run tfs "$run" --settled; }
   stages
   tfs
-  sluice run show "$run" | grep 'cluster' | grep -F 'no usable GPU on this machine'
-  [ "$(sluice run show "$run" -o ran --parsable -h)" = "decode on cpu: 3 TFs,cluster on cpu: 3 TFs, 3 fall-backs (no usable GPU on this machine)" ]
+  sluice run show "$run" | grep 'cluster' | grep -F 'no usable GPU'
+  [[ "$(sluice run show "$run" -o ran --parsable -h)" == "decode on cpu: 3 TFs,cluster on cpu: 3 TFs, 3 fall-backs (no usable GPU"* ]]
   [ "$(sluice run tfs "$run" --settled -o ran --parsable -h | sort -u)" = "decode=cpu,cluster=cpu!" ]
   sluice metrics | grep -qx 'sluice_stage_tfs_total{stage="cluster",backend="cpu"} 3'
   sluice metrics | grep -qx 'sluice_stage_fallbacks_total{stage="cluster",backend="cpu"} 3'

@@ -183,14 +183,16 @@ static void a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker(voi
 
     (void)unused;
     machine_has("query", bad[0].how);
-    start("query_timeout = 0.4");
+    start("query_timeout = 0.8");
     for (unsigned i = 0; i < ARRAY_LEN(bad); i++) {
         machine_has("query", bad[i].how);
         wanted = i == 1 ? bad[0].says : bad[i].says;
-        assert_true(farm_report(&f, says_wanted, 15));
+        if (!farm_report(&f, says_wanted, 15))
+            fail_msg("%s: the trouble is \"%s\"", bad[i].how, f.report->trouble);
         unsigned before = f.reports;
-        run_for(f.loop, 1.5);
-        assert_true(f.reports > before);         /* its heart beats */
+        if (i < 2)
+            run_for(f.loop, 1.1);
+        assert_true(i >= 2 || f.reports > before);           /* its heart beats while it waits */
         assert_true(farm_children(&f) <= 1);
     }
     assert_int_equal(f.report->n_devices, 0);
@@ -229,7 +231,7 @@ static void crash_on_the_first(const char *how, const char *word)
 static void a_device_whose_memory_cannot_be_asked_for_is_not_offered(void **unused)
 {
     (void)unused;
-    start("query_timeout = 0.4");
+    start("query_timeout = 0.8");
     assert_true(farm_report(&f, both_are_free, 15));
     machine_has("query", "hang");
     crash_on_the_first("crash", "Crashed");
