@@ -140,9 +140,33 @@ struct answer {
     Sluice__RecoDone m;
     Sluice__Output   output[8], *outputs[8];
     Sluice__StageRan stage[8], *stages[8];
+    Sluice__Pinned   pinned;
     char     digest[9][17];
     int      fd[8]; unsigned n_fd;
 };
+
+/* What of the buffer the device has pinned; where stages run on several, the one that has least of what it wanted. What could not be pinned costs time,
+ * not results. */
+static void fill_pinned(struct answer *x, const struct pipeline_result *r)
+{
+    const struct khost_report *least = NULL;
+
+    for (unsigned i = 0; i < r->n_stage; i++) {
+        const struct khost_report *h = r->stage[i].host;
+        if (strcmp(r->stage[i].backend, "cpu") != 0 && h != NULL && h->wanted > 0 && (least == NULL || h->pinned < least->pinned))
+            least = h;
+    }
+    if (least == NULL)
+        return;                                  /* the CPU needs nothing pinned */
+    sluice__pinned__init(&x->pinned);
+    x->pinned.has_wanted = x->pinned.has_actual = x->pinned.has_chunks = x->pinned.has_staging = 1;
+    x->pinned.wanted = least->wanted;
+    x->pinned.actual = least->pinned;
+    x->pinned.chunks = least->chunks;
+    x->pinned.staging = least->ring;
+    x->pinned.text = least->why[0] != '\0' ? (char *)least->why : NULL;
+    x->m.pinned = &x->pinned;
+}
 
 static int fill(struct answer *x, const struct pipeline_result *r, struct err *e)
 {
@@ -173,6 +197,7 @@ static int fill(struct answer *x, const struct pipeline_result *r, struct err *e
     }
     x->m.n_outputs = r->n_out;
     x->m.outputs = x->outputs;
+    fill_pinned(x, r);
     x->m.n_stages = r->n_stage;
     x->m.stages = x->stages;
     return 0;
@@ -273,20 +298,6 @@ static int on_run(struct attach *a, const Sluice__RecoRun *m, struct err *e)
     return rc;
 }
 
-/* What could not be pinned costs time, not results. */
-static void say_unpinned(const struct pipeline *p)
-{
-    struct pipeline_result r = { 0 };
-
-    pipeline_describe(p, &r);
-    for (unsigned i = 0; i < r.n_stage; i++) {
-        const struct khost_report *h = r.stage[i].host;
-        if (h->pinned < h->wanted)
-            fprintf(stderr, "stage %s, device %s: %" PRIu64 " bytes of the buffer wanted, %" PRIu64 " pinned: %s\n", r.stage[i].stage, r.stage[i].device,
-                    h->wanted, h->pinned, h->why);
-    }
-}
-
 static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow *m, struct err *e)
 {
     const struct pipeline_conf conf = { .workflow = m->workflow ? m->workflow : "", .backends = m->backends, .options = m->options,
@@ -300,10 +311,8 @@ static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow
         return err_set(e, ERR_PROTOCOL, "workflow %" PRIu64 ": at most %d", m->id, WORKFLOWS);
     pipeline_destroy(a->pipeline[m->id]);
     a->pipeline[m->id] = pipeline_create(&conf, &why);
-    if (a->pipeline[m->id] != NULL) {
-        say_unpinned(a->pipeline[m->id]);
+    if (a->pipeline[m->id] != NULL)
         return wire_send(&a->wire, id, &ok.base, NULL, 0, e);
-    }
     refused.has_code = 1;
     refused.code = ERR_STATE;
     refused.text = why.text;

@@ -139,6 +139,8 @@ static void run(void)
     say(&m.base, NULL, 0);
 }
 
+static struct { bool said; uint64_t wanted, actual, chunks, staging; } pinned;       /* of the last RecoDone */
+
 /* The stages it says before its result, as "decode cluster ...". */
 static const char *stages_until_done(void)
 {
@@ -152,6 +154,14 @@ static const char *stages_until_done(void)
         wire_free(&in);
     }
     assert_int_equal(in.type, SLUICE__TYPE__RECO_DONE);
+    const Sluice__RecoDone *done = (const Sluice__RecoDone *)in.m;
+    pinned.said = done->pinned != NULL;
+    if (pinned.said) {
+        pinned.wanted = done->pinned->wanted;
+        pinned.actual = done->pinned->actual;
+        pinned.chunks = done->pinned->chunks;
+        pinned.staging = done->pinned->staging;
+    }
     wire_free(&in);
     return said;
 }
@@ -181,6 +191,26 @@ static void each_stage_is_a_sign_of_life(void **state)
     end();
 }
 
+/* The processor needs nothing pinned; for another device it is the whole buffer with its head, here in one registration. */
+static void what_is_pinned_for_the_device_is_said_with_the_result(void **state)
+{
+    (void)state;
+    begin("emu-0", false);
+    assert_string_equal(workflow("cluster", "cpu", NULL), "");
+    run();
+    stages_until_done();
+    assert_false(pinned.said);
+    assert_string_equal(workflow("cluster", "cpu,decode=emu", NULL), "");
+    run();
+    stages_until_done();
+    assert_true(pinned.said);
+    assert_int_equal(pinned.wanted, SHM_HEAD + tf.size);
+    assert_int_equal(pinned.actual, pinned.wanted);
+    assert_int_equal(pinned.chunks, 1);
+    assert_int_equal(pinned.staging, 0);
+    end();
+}
+
 static void the_device_it_is_given_is_the_one_it_opens(void **state)
 {
     (void)state;
@@ -205,6 +235,7 @@ int main(void)
     static struct digit digits[3] = { { 0, 10, 5, 100, 40 }, { 9, 20, 5, 100, 40 }, { 30, 100, 5, 100, 40 } };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_stage_is_a_sign_of_life),
+        cmocka_unit_test(what_is_pinned_for_the_device_is_said_with_the_result),
         cmocka_unit_test(the_device_it_is_given_is_the_one_it_opens),
     };
 
