@@ -147,6 +147,24 @@ static void assign_tf(struct tf *t, struct fnode *n)
     t->work->ops->assigned(t);
 }
 
+/* A node that is passed over for a while, and has not had this TF yet, can take it then. */
+static bool somebody_rests(const struct tf *t)
+{
+    const struct work *w = t->work;
+
+    for (const struct fnode *n = w->flow->nodes; n; n = n->hh.next) {
+        const struct disp_node *load = n->account.load;
+        if (!flow_rests(n) || load->group != w->pool || load->size < t->bytes || (w->classes != 0 && (load->class_bit & w->classes) == 0))
+            continue;
+        unsigned i = 0;
+        while (i < t->n_avoid && t->avoid[i] != &n->account)
+            i++;
+        if (i == t->n_avoid)
+            return true;
+    }
+    return false;
+}
+
 /* Nobody takes it now. When all who could were asked, they are asked anew after a while. */
 static void assign_wait(struct tf *t, bool could)
 {
@@ -156,7 +174,7 @@ static void assign_wait(struct tf *t, bool could)
     w->why = flow_usable_nodes(w->flow, w->pool) == 0 ? "WaitingForNodes"
            : !flow_has_class(w->flow, w->pool, w->classes) ? "WaitingForClass" : "WaitingForBuffer";
     w->blocked = true;
-    if (could || t->n_avoid == 0)
+    if (could || t->n_avoid == 0 || somebody_rests(t))
         return;
     for (unsigned i = 0; i < t->refusals && pause < 2; i++)
         pause *= 2;

@@ -294,6 +294,13 @@ void flow_cool(struct fnode *n, double s)
     flow_node_changed(n->node);
 }
 
+bool flow_rests(const struct fnode *n)
+{
+    const struct verdict *v = &n->node->said;
+
+    return n->cool_until > 0 && (v->usable || (n->node->cooling && v->n_why == 1));
+}
+
 double flow_cooling_s(const struct node *n)
 {
     struct flow *f = n->d->flow;

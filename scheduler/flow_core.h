@@ -74,6 +74,8 @@ bool flow_has_class(struct flow *f, int pool, unsigned classes);
 double flow_median(struct flow *f, const char *class);                   /* s of a TF there */
 void flow_median_add(struct flow *f, const char *class, double seconds);
 void flow_cool(struct fnode *n, double s);
+/* Passed over for a while, and nothing else is wrong with it: it takes work again by itself. */
+bool flow_rests(const struct fnode *n);
 void flow_add_ghost(struct flow *f, struct fnode *n, uint64_t bytes);
 
 /* Asks the worker to give a charge's TF up. */

@@ -421,7 +421,7 @@ static bool blames_source(const char *word)
 static bool somebody_else(const struct tf *t)
 {
     for (struct fnode *n = t->work->flow->nodes; n; n = n->hh.next) {
-        bool tried = !n->account.load->usable || n->account.load->group != t->work->pool || n->account.load->size < t->bytes;
+        bool tried = (!n->account.load->usable && !flow_rests(n)) || n->account.load->group != t->work->pool || n->account.load->size < t->bytes;
         for (unsigned i = 0; i < t->n_avoid && !tried; i++)
             tried = t->avoid[i] == &n->account;
         if (!tried)
@@ -461,7 +461,7 @@ static void doubt(struct fnode *n, struct tf *t, const Sluice__Failed *x, const 
 {
     double s = health_failed(&t->doubts, n->node, x->device, word, x->text);
 
-    if (s > 0)
+    if (s > 0 && !blames_input(word))
         flow_cool(n, s);
 }
 

@@ -152,3 +152,30 @@ CHECK
   [ "$(grep -vc '^#' "$FARM/metrics")" = "$before" ]
   ! grep -E 'name-|reason-|because-' "$FARM/metrics"
 }
+
+@test "time-frames that are bad themselves fail at several nodes and blame none of them" {
+  printf 'class real {\n  devices = 1\n  shm = 16M\n  nominal_ms = 10\n}\n' >>"$FARM/conf"
+  daemon
+  local i n=6 files=()
+  for i in 1 2 3; do
+    sluice node add "r$i" --class real --pool async >/dev/null
+    worker "r$i" --
+  done
+  wait_until 20 is '[.nodes[].usable] | all' true sluice nodes
+  for ((i = 0; i < n; i++)); do
+    cp "$(sample 2)" "$FARM/bad-$i.tf"
+    cp "$(sample 2)" "$FARM/good-$i.tf"
+    files+=("$FARM/bad-$i.tf" "$FARM/good-$i.tf")
+  done
+  # accepted while they were good; when a node reads them they are cut short
+  sluice mark r[1-3] "wait" >/dev/null
+  job=$(sluice submit "${files[@]}" --workflow decode)
+  truncate -s 5000 "$FARM"/bad-*.tf
+  sluice clear r[1-3] "go" >/dev/null
+  sluice wait job "$job" --timeout 60s || [ $? -eq 10 ]
+  sluice job show "$job" --json >"$FARM/job"
+  jq -c '.jobs[0] | [.done, .failed, .retried, .failures]' "$FARM/job"
+  jq -e --argjson n "$n" '.jobs[0] | .done == $n and .failed == $n and .retried >= $n' "$FARM/job"
+  [ "$(event failures_blamed)" = 0 ]
+  [ "$(sluice nodes --json | jq '[.nodes[].marks[]] | length')" = 0 ]
+}

@@ -118,3 +118,29 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
   sluice node add stray-1 --class mi50
   wait_until 10 is '.nodes[] | select(.name == "stray-1") | .usable' true sluice nodes
 }
+
+@test "B53 the default farm: a local socket only; another user reads and changes nothing, each refusal is counted and logged" {
+  [[ $EUID -eq 0 ]] || skip "needs root to be another user"
+  pid=$(sluice status --json | jq '.status[0].pid')
+  # no port of any kind: none of its sockets is in the kernel's lists of TCP and UDP
+  inodes=$(for fd in /proc/"$pid"/fd/*; do readlink "$fd"; done | sed -n 's/^socket:\[\(.*\)\]$/\1/p')
+  [ -n "$inodes" ]
+  for inode in $inodes; do
+    ! awk -v i="$inode" '$10 == i { found = 1 } END { exit !found }' /proc/"$pid"/net/tcp /proc/"$pid"/net/tcp6 /proc/"$pid"/net/udp /proc/"$pid"/net/udp6
+  done
+  refused() { sluice status --json | jq '[.status[0].counters[] | select(.name == "refused_permission") | .value] | add // 0'; }
+  before=$(refused)
+  as_nobody sluice nodes -N >/dev/null
+  as_nobody sluice status >/dev/null
+  n=0
+  for change in 'mark mi50-001 x' 'clear mi50-001 x' 'move mi50-001 --to async' "submit $(sample 2)" 'run start' 'node add other --class mi50' 'node retire mi50-001 x' 'health --reset' \
+                "backup $FARM/copy" 'logs --node mi50-001'; do
+    run as_nobody sluice $change
+    [ "$status" -eq 5 ] || { echo "sluice $change: $status: $output"; return 1; }
+    [[ $output == *"nobody"* ]]
+    n=$((n + 1))
+  done
+  [ "$(refused)" = $((before + n)) ]
+  [ "$(grep -c 'nobody.*refused\|refused.*nobody' "$FARM"/farm/log/sluiced.log)" -ge "$n" ]
+  [ "$(sluice nodes --json | jq -r '[.nodes[] | [.pool, (.marks | length)] | join(" ")] | unique | join(",")')" = "online 0" ]
+}

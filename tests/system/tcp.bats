@@ -50,7 +50,7 @@ free_port() {
   export SLUICE_SOCKET=$FARM/farm/sluiced.sock
 }
 
-@test "another user reads, and changes nothing" {
+@test "B53 another user reads, and changes nothing" {
   [ "$EUID" -eq 0 ] || skip "only root can be somebody else"
   as_nobody env "PATH=$PATH" "SLUICE_AUTH=$SLUICE_AUTH" sluice --server "127.0.0.1:$PORT" nodes
   run as_nobody env "PATH=$PATH" "SLUICE_AUTH=$SLUICE_AUTH" sluice --server "127.0.0.1:$PORT" mark mi50-001 "not mine"
@@ -60,7 +60,7 @@ free_port() {
   is '.nodes[0].marks | length' 0 sluice nodes
 }
 
-@test "without a proof nobody gets in: no munged, another key, an unknown method" {
+@test "B53 without a proof nobody gets in: no munged, another key, an unknown method" {
   SLUICE_AUTH=munge:$FARM/none run timeout 20 sluice --server "127.0.0.1:$PORT" ping
   [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
   [[ $output == *munge* ]]
