@@ -1,10 +1,9 @@
-/* cmd_nodes.c - nodes: grouped, one a line, or with their marks; node show, history, add, retire */
+/* cmd_nodes.c - nodes: grouped, one a line, or with their marks; node show, add, retire */
 #include "config.h"
 
 #include "command.h"
 
 #include "call.h"
-#include "clock.h"
 #include "change.h"
 #include "mem.h"
 #include "message.h"
@@ -296,7 +295,7 @@ int cmd_nodes(struct context *ctx, const struct args *a, struct err *e)
     }
 }
 
-/* --- node show, history, add, retire -------------------------------------------------------- */
+/* --- node show, add, retire -------------------------------------------------------- */
 
 int cmd_node_show(struct context *ctx, const struct args *a, struct err *e)
 {
@@ -319,61 +318,6 @@ int cmd_node_show(struct context *ctx, const struct args *a, struct err *e)
         r = show_one(ctx, &listing, json_incref(json_array_get(nodes, 0)), n->has_seq ? (int64_t)n->seq : -1, e);
     json_decref(nodes);
     call_free(n);
-    return r;
-}
-
-static const struct column event_columns[] = {
-    { "seq" }, { "time", NULL, AS_TIME }, { "node" }, { "who" }, { "what" }, { "before" }, { "after" }, { "reason" }, { 0 },
-};
-static const struct listing events = { "events", event_columns, "seq,time,node,who,what,before,after,reason",
-                                        &sluice__event__descriptor };
-
-/* A time, or how long ago. */
-static int parse_since(const struct args *a, Sluice__GetHistory *q, struct err *e)
-{
-    const char *text = args_text(a, "since", NULL);
-    char shown[CLOCK_TEXT];
-    int64_t ago;
-
-    if (text == NULL)
-        return 0;
-    if (clock_parse_duration(text, &ago, NULL) == 0)
-        q->since = clock_wall_ns() - ago;
-    else if (clock_parse_time(text, clock_wall_ns(), &q->since, e) < 0)
-        return err_prefix(e, "--since is a time, or a duration (so long ago)");
-    q->has_since = 1;
-    fprintf(stderr, "since %s\n", clock_rfc3339(q->since, shown));
-    return 0;
-}
-
-int cmd_node_history(struct context *ctx, const struct args *a, struct err *e)
-{
-    Sluice__GetHistory q = SLUICE__GET_HISTORY__INIT;
-    struct hostlist *h;
-    Sluice__History *answer;
-    uint64_t limit = 1000;
-    char **names;
-    int r = -1;
-
-    if (show_columns_help(ctx, &events))
-        return 0;
-    h = nodelist(ctx, a, a->at[0], e);
-    if (h == NULL)
-        return -1;
-    names = nodelist_names(h);
-    q.names = names;
-    q.n_names = hostlist_count(h);
-    if (parse_since(a, &q, e) < 0 || args_u64(a, "limit", 1, 1000000, &limit, e) < 0)
-        goto out;
-    q.has_limit = 1;
-    q.limit = (uint32_t)limit;
-    answer = call(ctx, &q.base, SLUICE__TYPE__HISTORY, CALL_LIMIT_S, e);
-    if (answer != NULL)
-        r = show_list(ctx, &events, NULL, message_list(&answer->base, "events"), -1, e);
-    call_free(answer);
-out:
-    free(names);
-    hostlist_destroy(h);
     return r;
 }
 

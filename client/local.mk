@@ -10,8 +10,10 @@ client_libclient_a_SOURCES = \
 	%D%/change.c %D%/change.h \
 	%D%/cmd_config.c \
 	%D%/cmd_crash.c \
+	%D%/cmd_dump.c \
 	%D%/cmd_health.c \
 	%D%/cmd_help.c \
+	%D%/cmd_history.c \
 	%D%/cmd_hostlist.c \
 	%D%/cmd_job.c \
 	%D%/cmd_logs.c \

@@ -49,6 +49,9 @@ const struct command commands[] = {
     { "ping",   cmd_ping,   NEEDS_SLUICED | SHOWS, 0, 0, "", "whether sluiced answers, how fast, and as whom it knows you", NULL },
     { "metrics", cmd_metrics, NEEDS_SLUICED, 0, 0, "", "the numbers of status as Prometheus text", NULL },
     { "check",  cmd_check,  NEEDS_SLUICED | SHOWS, 0, 0, "", "proves the invariants of the ledger and the state", NULL },
+    { "watch",  cmd_watch,  NEEDS_SLUICED | SHOWS, 0, 0, "", "the events as they come: who did what, and why",
+      ROWS({ "from", 0, "SEQ", "from this event on, instead of those to come" }) },
+    { "dump",   cmd_dump,   NEEDS_SLUICED, 0, 0, "", "the whole state as JSON lines", NULL },
     { "backup", cmd_backup, NEEDS_SLUICED, 1, 1, "FILE", "copies the state into a file, while everything runs", NULL },
 
     { "nodes", cmd_nodes, NEEDS_SLUICED | SHOWS, 0, 0, "", "the nodes, grouped by pool, state and reason",

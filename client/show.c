@@ -28,12 +28,9 @@ char *show_text(const char *text)
 
 /* --- documents ------------------------------------------------------------------------------ */
 
-/* ASCII only: what a terminal could take for a command is always \uNNNN. */
-#define DUMP_FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
-
 static int dump(const json_t *j, size_t flags, struct err *e)
 {
-    char *text = json_dumps(j, flags | DUMP_FLAGS);
+    char *text = json_dumps(j, flags | SHOW_DUMP_FLAGS);
 
     if (text == NULL)
         return err_set(e, ERR_FAILED, "the answer could not be written as JSON");
@@ -125,7 +122,7 @@ static void add_plain(struct str *s, const json_t *v)
         str_add(s, "no");
         break;
     case JSON_OBJECT:
-        text = json_dumps(v, JSON_COMPACT | DUMP_FLAGS);
+        text = json_dumps(v, JSON_COMPACT | SHOW_DUMP_FLAGS);
         if (text != NULL)
             str_escape(s, text, strlen(text));
         free(text);

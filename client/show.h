@@ -46,6 +46,8 @@ bool show_columns_help(const struct context *ctx, const struct listing *l);
 /* Whether the columns of -o are there. For commands that change something: asked before, so that a slip changes nothing. 0 or -1. */
 int show_columns_check(const struct context *ctx, const struct listing *l, struct err *e);
 
+/* How JSON is written: ASCII only, so that what a terminal could take for a command is always \uNNNN. */
+#define SHOW_DUMP_FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
 /* A text for a line on a terminal, escaped; the caller frees. */
 char *show_text(const char *text);
 

@@ -16,6 +16,7 @@
 #include "mem.h"
 #include "node.h"
 #include "sluiced.h"
+#include "watch.h"
 
 enum {
     LIMIT_DEFAULT = 1000,
@@ -54,13 +55,27 @@ void event_destroy(struct event *ev)
     free(ev);
 }
 
-static struct event *event_from_row(const struct row_event *r)
+struct event *event_from_row(const struct row_event *r)
 {
     struct event *ev = event_create(r->node, r->who, r->what, r->before, r->after, r->reason);
 
     ev->seq = r->seq;
     ev->time = r->time;
     return ev;
+}
+
+void event_message(const struct event *ev, Sluice__Event *m)
+{
+    sluice__event__init(m);
+    m->has_seq = m->has_time = true;
+    m->seq = ev->seq;
+    m->time = ev->time;
+    m->node = ev->node;
+    m->who = ev->who;
+    m->what = ev->what;
+    m->before = ev->before;
+    m->after = ev->after;
+    m->reason = ev->reason;
 }
 
 int event_write(struct event *ev, struct db *db, struct err *e)
@@ -92,6 +107,28 @@ void history_add(struct history *h, struct event *ev)
     }
     if (ev->seq > h->seq)
         h->seq = ev->seq;
+    if (h->d->watches != NULL)
+        watches_tell(h->d->watches);
+}
+
+int history_from(const struct history *h, uint64_t from, struct event **out, unsigned most)
+{
+    unsigned low = 0, high = h->n;
+    int n = 0;
+
+    if (h->n == HISTORY_KEPT && from < ring_at(h, 0)->seq)
+        return -1;
+    while (low < high) {
+        unsigned mid = (low + high) / 2;
+
+        if (ring_at(h, mid)->seq < from)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    for (; low < h->n && (unsigned)n < most; low++)
+        out[n++] = ring_at(h, low);
+    return n;
 }
 
 static int load_one(void *arg, const struct row_event *r)
@@ -206,20 +243,6 @@ static bool is_asked_for(const struct query *q, const char *node)
     return q->n_names == 0;
 }
 
-static void message_fill(Sluice__Event *m, const struct event *ev)
-{
-    sluice__event__init(m);
-    m->has_seq = m->has_time = true;
-    m->seq = ev->seq;
-    m->time = ev->time;
-    m->node = ev->node;
-    m->who = ev->who;
-    m->what = ev->what;
-    m->before = ev->before;
-    m->after = ev->after;
-    m->reason = ev->reason;
-}
-
 /* found: oldest first. A list too long for one frame loses its oldest lines. */
 static void query_answer(struct session *s, uint32_t id, struct event *const *found, unsigned n)
 {
@@ -233,7 +256,7 @@ static void query_answer(struct session *s, uint32_t id, struct event *const *fo
     for (; history.n_events < n; history.n_events++) {
         Sluice__Event *m = &bodies[n - 1 - history.n_events];
 
-        message_fill(m, found[n - 1 - history.n_events]);
+        event_message(found[n - 1 - history.n_events], m);
         size += sluice__event__get_packed_size(m) + 8;
         if (size > most)
             break;

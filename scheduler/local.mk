@@ -35,7 +35,8 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/roster.c %D%/roster.h \
 	%D%/session.c %D%/session.h \
 	%D%/show.c %D%/show.h \
-	%D%/sluiced.c %D%/sluiced.h
+	%D%/sluiced.c %D%/sluiced.h \
+	%D%/watch.c %D%/watch.h
 
 # runs, jobs, the ledger
 noinst_LIBRARIES += scheduler/libflow.a

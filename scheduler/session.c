@@ -29,6 +29,7 @@
 #include "roster.h"
 #include "show.h"
 #include "str.h"
+#include "watch.h"
 
 enum {
     ADMIN_SPARE = 8,                     /* connections beyond limits.clients that are kept for admins */
@@ -113,6 +114,7 @@ static const struct row {
     T(GET_CONFIG)    { show_config,       FROM_CLIENT, RIGHT_READ },
     T(GET_METRICS)   { show_metrics,      FROM_CLIENT, RIGHT_READ },
     T(GET_CHECK)     { show_check,        FROM_CLIENT, RIGHT_READ },
+    T(WATCH)         { watch_ask,         FROM_CLIENT, RIGHT_READ },
     T(GET_HEALTH)    { health_show,       FROM_CLIENT, RIGHT_READ },
     T(WAIT)          { wait_for,          FROM_CLIENT, RIGHT_READ },
     T(GET_LOGS)      { show_logs,         FROM_CLIENT, RIGHT_SHIFT },

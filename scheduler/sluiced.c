@@ -32,6 +32,7 @@
 #include "roster.h"
 #include "show.h"
 #include "str.h"
+#include "watch.h"
 
 static const double settle_s = 2;        /* at start-up the configuration's nodes have so long to get to the disk */
 
@@ -120,6 +121,7 @@ static int start_memory(struct starting *s, struct err *e)
 
     d->counters = counters_create();
     d->history = history_create(d, s->reader, e);
+    d->watches = watches_create(d);
     d->show = show_create(d);
     return d->history == NULL ? -1 : 0;
 }
@@ -223,6 +225,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
     farm_destroy(d->farm);
     health_destroy(d->health);
     marks_destroy(d->marks);
+    watches_destroy(d->watches);
     history_destroy(d->history);
     counters_destroy(d->counters);
     names_destroy(d->names);

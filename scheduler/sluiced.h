@@ -24,6 +24,7 @@ struct sluiced {
     struct counters *counters;      /* counters.h: what happened, by name */
     struct helper   *helper;        /* helper.h: threads for what takes long: backup, old history, reload */
     struct history  *history;       /* events.h: lines of history, numbered, the newest in memory */
+    struct watches  *watches;       /* watch.h: who waits for the next line */
     struct farm     *farm;          /* node.h: the nodes */
     struct marks    *marks;         /* mark.h: numbers, expiry */
     struct health   *health;        /* health.h: automatic marks, their brake */

@@ -302,6 +302,20 @@ int rows_load_events(struct db *db, const char *node, int64_t since, unsigned li
     return cursor_close(&c, stopped);
 }
 
+int rows_load_events_from(struct db *db, uint64_t from, unsigned limit,
+                          int (*each)(void *arg, const struct row_event *), void *arg, struct err *e)
+{
+    struct cursor c;
+    struct row_event ev;
+    int stopped = 0;
+    if (cursor_open(&c, db, &events, "WHERE seq >= ?1 ORDER BY seq LIMIT ?2", e) < 0)
+        return -1;
+    sqlite3_bind_int64(c.s, 1, (sqlite3_int64)from);
+    sqlite3_bind_int64(c.s, 2, limit);
+    FOR_EACH(c, ev, stopped);
+    return cursor_close(&c, stopped);
+}
+
 int rows_load_nodes(struct db *db, int (*each)(void *arg, const struct row_node *), void *arg, struct err *e)
 {
     struct cursor c;

@@ -13,6 +13,8 @@ struct row_event { uint64_t seq; int64_t time; const char *node, *who, *what, *b
 int rows_put_event(struct db *db, struct row_event *ev, struct err *e);
 int rows_load_events(struct db *db, const char *node, int64_t since, unsigned limit,
                      int (*each)(void *arg, const struct row_event *), void *arg, struct err *e);     /* node NULL = all; newest `limit`, oldest first */
+int rows_load_events_from(struct db *db, uint64_t from, unsigned limit,
+                          int (*each)(void *arg, const struct row_event *), void *arg, struct err *e);                 /* the first `limit` from this number on */
 
 struct row_node { const char *name, *class, *pool, *wanted_pool; int64_t added, retired; uint64_t shm_wanted; int nice_wanted; };
 int rows_put_node(struct db *db, const struct row_node *n, struct err *e);
