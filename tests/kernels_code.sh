@@ -2,6 +2,7 @@
 # kernels_code.sh - the arithmetic in the device code: nothing contracted but what asks for it, nothing approximate, no flush to zero; in the PTX of nvcc
 # and in the intermediate code of clang for AMD. Each look is also taken at code that is spoilt on purpose, and must see it.
 set -u
+case ${LAYER_CC:-} in *fsanitize*) echo "once, in a build without sanitizers, is enough"; exit 77 ;; esac
 src=${SLUICE_SRCDIR:?}
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
