@@ -46,7 +46,7 @@ golden() {
   sluice move mi50-002 --to async --when now+1h --deadline now+2h >/dev/null
   golden moves sluice moves
   # a process that dies: health has something to tell; no usable node online: an alarm
-  kill -SEGV "$(sluice nodes --json | jq '.nodes[2].devices[0].pid')"
+  kill -KILL "$(sluice nodes --json | jq '.nodes[2].devices[0].pid')"
   sluice mark mi50-[002-003] "for the alarm" >/dev/null
   wait_until 20 is '.health[0].nodes | length' 1 sluice health
   wait_until 20 is '.status[0].alarms | length > 0' true sluice status
