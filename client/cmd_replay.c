@@ -30,7 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { AWAY_S = 30, SUMMARY_LIMIT = 16 << 20, LINE_LIMIT = 1 << 16 };
+enum { AWAY_S = 30, SUMMARY_LIMIT = 16 << 20, LINE_LIMIT = 1 << 16, INTERRUPTED = 128 + SIGINT };
 
 /* --- the source ----------------------------------------------------------------------------- */
 
@@ -242,15 +242,21 @@ static void listen_to(struct talk *t, const int out[2])
     progress_clear(&t->bar);
 }
 
-static int status_of(pid_t pid)
+/* An exit status of ours is told by the source itself; a signal is not. */
+static int status_of(pid_t pid, struct err *e)
 {
     int status;
 
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
-            return ERR_FAILED;
+            return err_errno(e, ERR_FAILED, "sluice-source");
     source_pid = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : ERR_FAILED;
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    if (interrupted)
+        return INTERRUPTED;
+    return err_set(e, ERR_FAILED, "sluice-source was ended by signal %d (%s): what was in flight is lost, the rest was not played", WTERMSIG(status),
+                   strsignal(WTERMSIG(status)));
 }
 
 /* --- the run -------------------------------------------------------------------------------- */
@@ -422,7 +428,7 @@ static int play(struct context *ctx, const struct args *a, uint64_t run, struct 
     if (interrupted)
         kill(pid, interrupted);
     listen_to(t, out);
-    status = status_of(pid);
+    status = status_of(pid, e);
     close(out[0]);
     close(out[1]);
     return status;

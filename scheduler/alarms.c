@@ -38,13 +38,15 @@ static void tell(struct alarms *a, const char *word, const char *text, const cha
 
 static void about_state(struct alarms *a)
 {
+    static const char *const free_space = "free space in the state folder (sluice config show: state_dir) or end who locks it; it goes on by itself";
+    static const char *const mend_file = "put the file right as the text says, before sluiced is restarted: what waits in memory is lost with it";
     struct writer_state w;
-    char text[400];
+    char text[800];
 
     writer_state(a->d->writer, &w);
     if (!w.writable) {
         snprintf(text, sizeof(text), "the state is not writable: %s; new moves, runs and jobs are refused, %llu changes wait in memory", w.why, (unsigned long long)w.kept);
-        tell(a, "StateNotWritable", text, "free space in the state folder (sluice config show: state_dir) or end who locks it; it goes on by itself", w.since_s);
+        tell(a, "StateNotWritable", text, w.broken ? mend_file : free_space, w.since_s);
     } else if (w.waiting_s > 2) {
         snprintf(text, sizeof(text), "nothing could be stored for %.0f s: another process holds the lock of the database", w.waiting_s);
         tell(a, "StateLocked", text, "end whoever has state.db open (fuser state.db); read a copy made with `sluice backup` instead", w.waiting_s);
@@ -55,17 +57,19 @@ static void about_state(struct alarms *a)
     }
     if (marks_not_stored(a->d->marks) > 0) {
         snprintf(text, sizeof(text), "%u marks act but are not on disk", marks_not_stored(a->d->marks));
-        tell(a, "MarksNotStored", text, "free space in the state folder before sluiced is restarted", w.since_s);
+        tell(a, "MarksNotStored", text, w.broken ? mend_file : "free space in the state folder before sluiced is restarted", w.since_s);
     }
 }
 
 /* Names of at most six nodes, folded to a sentence: "n001, n002 and 3 more". */
-struct listed { struct str names; unsigned n; double longest; };
+struct listed { struct str names; unsigned n; double longest; const char *first; };     /* first: what the first of them lacks, or NULL */
 
-static void list_add(struct listed *l, const char *name, double since)
+static void list_add(struct listed *l, const char *name, double since, const char *lacks)
 {
     if (l->n < 6)
         str_addf(&l->names, "%s%s", l->n == 0 ? "" : ", ", name);
+    if (l->n == 0)
+        l->first = lacks;
     l->n++;
     if (since > l->longest)
         l->longest = since;
@@ -76,7 +80,8 @@ static void list_raise(struct alarms *a, struct listed *l, const char *word, con
     if (l->n > 6)
         str_addf(&l->names, " and %u more", l->n - 6);
     if (l->n > 0) {
-        char *text = mem_printf("%u node%s %s: %s", l->n, l->n == 1 ? "" : "s", what, str_text(&l->names));
+        char *text = mem_printf("%u node%s %s: %s%s%s", l->n, l->n == 1 ? "" : "s", what, str_text(&l->names),
+                                l->first == NULL ? "" : l->n == 1 ? ": " : "; the first one says: ", l->first == NULL ? "" : l->first);
 
         tell(a, word, text, advice, l->longest);
         free(text);
@@ -110,19 +115,19 @@ static void about_nodes(struct alarms *a)
         bool here = n->contact == SLUICE__CONTACT__UP;
 
         if (n->added && has_gone(n))
-            list_add(&lost, n->name, now - n->last_contact);
+            list_add(&lost, n->name, now - n->last_contact, NULL);
         if (!n->added && here)
-            list_add(&aside, n->name, 0);
+            list_add(&aside, n->name, 0, NULL);
         if (n->added && here && n->report != NULL && n->report->trouble != NULL && n->report->trouble[0] != '\0')
-            list_add(&trouble, n->name, 0);
+            list_add(&trouble, n->name, 0, n->report->trouble);
         if (here && (n->clock_offset > clock_limit_s || n->clock_offset < -clock_limit_s))
-            list_add(&clocks, n->name, 0);
+            list_add(&clocks, n->name, 0, NULL);
         if (here && has_mark_of_the_gone(n))
-            list_add(&old, n->name, 0);
+            list_add(&old, n->name, 0, NULL);
     }
     list_raise(a, &lost, "NodesLost", "without contact", "look at the machine and at sluice-worker there (sluice node show NAME)");
     list_raise(a, &aside, "NotAdded", "registered but not added", "sluice node add NAME --class CLASS, or stop the worker");
-    list_raise(a, &trouble, "WorkerTrouble", "in contact but unable to work", "sluice node show NAME says what the worker lacks");
+    list_raise(a, &trouble, "WorkerTrouble", "in contact but unable to work", "give it what it lacks (sluice node show NAME); it goes on by itself");
     list_raise(a, &old, "PartGone", "with a mark about a part no longer present", "sluice nodes -R says which; if it was replaced: sluice clear NODE REASON --id MARK");
     list_raise(a, &clocks, "ClockOffset", "with a clock that is off by more than 2 s", "look at the time service there; nothing in Sluice depends on it");
 }
@@ -137,6 +142,7 @@ static void about_refusals(struct alarms *a)
 
 static void about_pools(struct alarms *a)
 {
+    static const char *const see_why = "see why its nodes are not usable (sluice nodes -p POOL); put that right, clear marks, or move nodes there";
     char text[160];
 
     for (int p = 0; p < 2; p++) {
@@ -145,11 +151,11 @@ static void about_pools(struct alarms *a)
 
         if (usable < min) {
             snprintf(text, sizeof(text), "pool %s has %u usable nodes, its min_good is %u", pool_name[p], usable, min);
-            tell(a, "PoolMinimum", text, "clear marks or move nodes there (sluice nodes -p, sluice move)", 0);
+            tell(a, "PoolMinimum", text, see_why, 0);
         }
         if (run_uses_pool(a->d, p, &run_min, &run) && usable < run_min) {
             snprintf(text, sizeof(text), "pool %s has %u usable nodes, run %llu wants %u", pool_name[p], usable, (unsigned long long)run, run_min);
-            tell(a, "RunMinimum", text, "clear marks or move nodes there (sluice nodes -p, sluice move)", 0);
+            tell(a, "RunMinimum", text, see_why, 0);
         }
     }
 }

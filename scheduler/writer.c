@@ -212,7 +212,7 @@ static void became_full(struct writer *w, const struct err *e)
     if (w->retry_pause > RETRY_LAST)
         w->retry_pause = RETRY_LAST;
     w->retry_at = clock_mono_ns() + w->retry_pause;
-    snprintf(w->state.why, sizeof w->state.why, "%.255s", e->text);
+    snprintf(w->state.why, sizeof w->state.why, "%.511s", e->text);
     refuse_kinds(w, &w->queue, NEWS, e);
 }
 
@@ -224,7 +224,7 @@ static void still_locked(struct writer *w, const struct err *e)
     if (!w->locked_beyond)
         log_err("state: not writable: %s, for %.0f s", e->text, (double)(now - w->locked_since) / 1e9);
     w->locked_beyond = true;
-    snprintf(w->state.why, sizeof w->state.why, "%.255s", e->text);
+    snprintf(w->state.why, sizeof w->state.why, "%.511s", e->text);
     refuse_kinds(w, &w->queue, MARKS | NEWS, e);
 }
 
@@ -250,6 +250,7 @@ static enum outcome attempt(struct writer *w, bool reserve_first, struct err *e)
     pthread_mutex_lock(&w->lock);
     w->attempt_since = 0;
     w->state.log_bytes = log_bytes;
+    w->state.broken = o == FULL && db_broken(w->db);
     if (reserve_first)
         w->state.reserve = false;
     if (o == COMMITTED) {

@@ -32,7 +32,8 @@ void writer_put(struct writer *w, enum change_kind kind, int (*write)(struct db 
 
 struct writer_state {
     bool     writable;             /* false: the last commit failed for space, a lock beyond its limit, or I/O */
-    char     why[256];             /* then: the sentence */
+    char     why[512];             /* then: the sentence */
+    bool     broken;               /* then: the file is gone or damaged, which no free space mends; the sentence says what to do */
     double   since_s;              /* how long */
     uint64_t queued, kept;         /* changes waiting; of them CHANGE_KEEP */
     uint64_t commits, changes, refused;

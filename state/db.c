@@ -99,6 +99,13 @@ bool db_locked(const struct db *db)
     return db->fault == DB_FAULT_LOCKED;
 }
 
+bool db_broken(const struct db *db)
+{
+    int primary = db->code & 0xff;
+
+    return db->code == SQLITE_IOERR_VNODE || primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB;
+}
+
 const char *db_dir(const struct db *db)
 {
     return db->dir;
@@ -206,7 +213,7 @@ static int check_there(struct db *db, struct err *e)
     if (sqlite3_file_control(db->sql, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved)
         return 0;
     db->fault = DB_FAULT_FULL;
-    db->code = SQLITE_IOERR;
+    db->code = SQLITE_IOERR_VNODE;
     return err_set(e, ERR_STATE, "%s was removed or replaced while in use: nothing can be stored; put it back, or start sluiced anew with a backup",
                    db->path);
 }

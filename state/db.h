@@ -50,6 +50,7 @@ int   db_save(struct db *db, struct err *e);          /* savepoint */
 int   db_release(struct db *db, bool keep, struct err *e);
 bool  db_full(const struct db *db);                   /* the last failure was for lack of space (or read-only, or I/O error) */
 bool  db_locked(const struct db *db);                 /* the last failure was somebody's lock */
+bool  db_broken(const struct db *db);                 /* the last failure was the file itself, gone or damaged: waiting does not help, a person must */
 /* Gives the reserve file (4 MiB beside the database) up, so that marks still go in; db_reserve makes it anew when there is room. */
 void  db_use_reserve(struct db *db);
 int   db_reserve(struct db *db);                      /* 0: the reserve is there */

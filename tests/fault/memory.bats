@@ -35,7 +35,7 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   wait_until 20 node_is n001 '[.state, .usable, (.why | index("ShmShort") != null)] | join(" ")' "error false true"
   run sluice node show n001
   [[ $output == *"128M wanted"* ]]
-  [[ $(alarm WorkerTrouble) == *n001* ]]
+  [[ $(alarm WorkerTrouble) == *"n001: "*"128M wanted"* ]]
   # nothing was taken meanwhile
   [ "$(du -sk "$shm" | cut -f1)" -lt 1024 ]
   "${IN_shm[@]}" mount -o remount,size=200M "$FARM/shm"
@@ -106,7 +106,7 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   wait_until 30 worker_is n001 .state error
   [[ $(worker_status n001 .reason) == *"$FARM/out"* ]]
   wait_until 20 node_is n001 '.why | length > 0' true
-  [[ $(alarm WorkerTrouble) == *n001* ]]
+  [[ $(alarm WorkerTrouble) == *"n001: "*"No space left"* ]]
   [ "$(run_number done)" -eq 0 ]
   [ "$(run_number failed)" -eq 0 ]
   # it stops taking: what waits is bounded, heartbeats go on

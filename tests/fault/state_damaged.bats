@@ -113,3 +113,34 @@ marks_lost() {
   marks_lost
   [ "$LOST" -eq 0 ]
 }
+
+advice() { sluice status --json | jq -er --arg w "$1" '.status[0].alarms[] | select(.word == $w) | .advice'; }
+# The alarm must not send anybody after free space when the file itself is what is wrong.
+says_the_file() {
+  wait_until 20 alarm StateNotWritable
+  [[ $(alarm StateNotWritable) == *"$1"*"changes wait in memory" ]] || { alarm StateNotWritable; return 1; }
+  [[ $(advice StateNotWritable) == *"put the file right"* && $(advice StateNotWritable) != *"free space"* ]] || { advice StateNotWritable; return 1; }
+}
+
+@test "state.db taken away or damaged while sluiced runs: the alarm says what to do about that; put back, all goes on by itself" {
+  daemon
+  nodes_add 'n[001-003]'
+  mv "$FARM/state/state.db" "$FARM/state/aside.db"
+  run sluice mark n001 "acts, is not stored"
+  [ "$status" -eq 4 ]
+  says_the_file "was removed or replaced while in use"
+  [[ $(advice MarksNotStored) == *"put the file right"* ]]
+  mv "$FARM/state/aside.db" "$FARM/state/state.db"
+  wait_until 30 no_alarm StateNotWritable
+  wait_until 30 no_alarm MarksNotStored
+  sluice mark n002 "stored"
+  # cut short where SQLite has to read it: damaged, with both commands in full
+  truncate -s 0 "$FARM/state/state.db"
+  run sluice run start --workflow none
+  [ "$status" -ne 0 ]
+  says_the_file "puts a backup in its place"
+  kill -TERM "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
+  recovers
+  daemon
+  is '[.nodes[] | select(.marks | length > 0) | .name] | join(" ")' 'n001 n002' sluice nodes
+}

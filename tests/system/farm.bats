@@ -156,6 +156,19 @@ shm_dir() { cat "$1/shm-dir"; }
   wait_until 10 no_source
 }
 
+@test "a source that is killed: the replay says so, ends with 1, and its run is stopped" {
+  farm_up --nodes mi50:1 --nominal mi50=100
+  sluice replay "$(sample 2)" --loop 1000 --rate 5 >"$FARM/replay.out" 2>&1 &
+  replay=$!
+  wait_until 10 eval '[ "$(sluice run show 1 --json | jq ".runs[0].done")" -ge 1 ]'
+  kill -KILL "$(pgrep -P "$replay" -f sluice-source)"
+  rc=0; wait "$replay" || rc=$?
+  cat "$FARM/replay.out"
+  [ "$rc" -eq 1 ]
+  grep -q 'sluice-source was ended by signal 9' "$FARM/replay.out"
+  is '.runs[0] | [.state, .in_flight] | join(" ")' 'done 0' sluice run show 1
+}
+
 @test "wait outlives a restart of sluiced" {
   farm_up --nodes mi50:1,mi100:1 --nominal mi100=400
   sluice move mi100-001 --to async --wait --timeout 20s
