@@ -95,6 +95,10 @@ static const struct key worker_keys[] = {
     { "query_timeout",  REAL, AT(conf_worker, query_timeout),  0.1, 600, "30" },
     { "memory_tolerance", SIZE, AT(conf_worker, memory_tolerance), 0, 0, "256M" },
 };
+static const struct key alarm_keys[] = {
+    { "program", PATH, AT(conf_alarm, program) },
+    { "timeout", REAL, AT(conf_alarm, timeout), 0.1, 3600, "10" },
+};
 static const struct key health_keys[] = {
     { "program",         PATHS, AT(conf_health, programs) },
     { "period",          REAL,  AT(conf_health, period),          0.1, 86400, "60" },
@@ -122,7 +126,7 @@ static const struct key limits_keys[] = {
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };
 
-enum section_id { CLASS, POOL, NODE, ROLE, WORKER, HEALTH, LIMITS, SECTIONS };
+enum section_id { CLASS, POOL, NODE, ROLE, WORKER, HEALTH, ALARM, LIMITS, SECTIONS };
 static const struct section {
     const char *name;
     bool titled;
@@ -134,6 +138,7 @@ static const struct section {
     [NODE]   = { "node",   true,  node_keys,   ARRAY_LEN(node_keys) },
     [ROLE]   = { "role",   true,  role_keys,   ARRAY_LEN(role_keys) },
     [WORKER] = { "worker", false, worker_keys, ARRAY_LEN(worker_keys) },
+    [ALARM]  = { "alarm",  false, alarm_keys,  ARRAY_LEN(alarm_keys) },
     [HEALTH] = { "health", false, health_keys, ARRAY_LEN(health_keys) },
     [LIMITS] = { "limits", false, limits_keys, ARRAY_LEN(limits_keys) },
 };
@@ -655,6 +660,7 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
 {
     if (read_keys(cfg, top_keys, ARRAY_LEN(top_keys), c, e) < 0
         || read_keys(only_section(cfg, "worker"), worker_keys, ARRAY_LEN(worker_keys), &c->worker, e) < 0
+        || read_keys(only_section(cfg, "alarm"), alarm_keys, ARRAY_LEN(alarm_keys), &c->alarm, e) < 0
         || read_keys(only_section(cfg, "health"), health_keys, ARRAY_LEN(health_keys), &c->health, e) < 0
         || read_keys(only_section(cfg, "limits"), limits_keys, ARRAY_LEN(limits_keys), &c->limits, e) < 0)
         return err_prefix(e, "%s", reading.name);
@@ -745,6 +751,7 @@ void conf_destroy(struct conf *c)
     for (unsigned i = 0; i < 2; i++)
         free(c->pools[i].name);
     free_keys(worker_keys, ARRAY_LEN(worker_keys), &c->worker);
+    free_keys(alarm_keys, ARRAY_LEN(alarm_keys), &c->alarm);
     free_keys(health_keys, ARRAY_LEN(health_keys), &c->health);
     free_keys(top_keys, ARRAY_LEN(top_keys), c);
     free(c->classes);
@@ -855,6 +862,7 @@ char *conf_show(const struct conf *c)
     show_section(&s, LIMITS, NULL, &c->limits);
     show_section(&s, WORKER, NULL, &c->worker);
     show_section(&s, HEALTH, NULL, &c->health);
+    show_section(&s, ALARM, NULL, &c->alarm);
     for (unsigned i = 0; i < 2; i++)
         show_section(&s, POOL, c->pools[i].name, &c->pools[i]);
     for (unsigned i = 0; i < c->n_classes; i++)

@@ -36,6 +36,10 @@ struct conf_worker {
     uint64_t memory_tolerance;  /* bytes above its baseline that a device may have in use when it is offered, default 256M */
 };
 enum { CONF_MOST_CHECKS = 16 };
+struct conf_alarm {             /* section alarm { }: who is called when an alarm is raised or over */
+    char    *program;           /* NULL: nobody */
+    double   timeout;           /* s that it may take, default 10 */
+};
 struct conf_health {            /* section health { } */
     char   **programs; unsigned n_programs;    /* key program: checks that every worker runs; default none */
     double   period, timeout;   /* s between the starts of a check, default 60; of a check, default 20 */
@@ -77,6 +81,7 @@ struct conf {
     struct conf_role  *roles;   unsigned n_roles;
     struct conf_worker worker;
     struct conf_health health;
+    struct conf_alarm  alarm;
     struct conf_limits limits;
 };
 

@@ -227,13 +227,17 @@ static void raise_descriptors(void)
 
 static int serve(const struct options *o)
 {
-    struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);     /* not the default one, which would reap the children of hook.c */
     struct sluiced d;
     struct signals signals;
     ev_timer watchdog;
     struct err e;
     unsigned lost;
 
+    if (loop == NULL) {
+        log_err("cannot start: no event loop");
+        return ERR_FAILED;
+    }
     raise_descriptors();
     signals_start(&signals, loop, &d);
     if (sluiced_start(&d, loop, &o->start, &e) < 0) {
@@ -252,6 +256,7 @@ static int serve(const struct options *o)
     signals_stop(&signals, loop);
     if (lost > 0)
         log_err("%u changes could not be stored before the end", lost);
+    ev_loop_destroy(loop);
     log_info("ended");
     log_close();
     return lost == 0 ? 0 : ERR_FAILED;

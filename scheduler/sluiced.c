@@ -22,6 +22,7 @@
 #include "flow.h"
 #include "health.h"
 #include "helper.h"
+#include "hook.h"
 #include "log.h"
 #include "mark.h"
 #include "mem.h"
@@ -177,7 +178,10 @@ static int start_sessions(struct starting *s, struct err *e)
     if (rc < 0)
         return -1;
     s->d->sessions = sessions_create(s->d, e);
-    return s->d->sessions == NULL ? -1 : 0;
+    if (s->d->sessions == NULL)
+        return -1;
+    s->d->hook = hook_create(s->d);
+    return 0;
 }
 
 int sluiced_start(struct sluiced *d, struct ev_loop *loop, const struct start *start, struct err *e)
@@ -227,6 +231,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
     marks_destroy(d->marks);
     watches_destroy(d->watches);
     history_destroy(d->history);
+    hook_destroy(d->hook);
     counters_destroy(d->counters);
     names_destroy(d->names);
     rights_destroy(d->rights);

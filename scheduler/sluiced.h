@@ -34,6 +34,7 @@ struct sluiced {
     struct flow     *flow;          /* flow.h: the ledger, and who gets what */
     struct sessions *sessions;      /* session.h: who is connected */
     struct show     *show;          /* show.h: questions on their way to workers */
+    struct hook     *hook;          /* hook.h: who is called about alarms */
     bool             stopping;      /* connections are being closed by us: nothing new is given out */
     char             reload_why[512]; int64_t reload_failed;      /* why the last reload was refused, and when; 0 = it was not */
 };

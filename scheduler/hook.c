@@ -1,0 +1,354 @@
+/* hook.c - calls the site's program when an alarm is raised, and when it is over
+ *
+ * From: alarms.c.  To: the program; the log when that fails.
+ * There is no queue: each alarm knows how it is and what was told of it, and the next call is about one where these differ. So one program runs at
+ * a time, an alarm that comes and goes meanwhile is not told, and a call that fails is made again later. The program is started and waited for
+ * in a thread, as even its start may hang on a disk.
+ */
+#include "config.h"
+
+#include "hook.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/queue.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "counters.h"
+#include "log.h"
+#include "mem.h"
+#include "show.h"
+#include "str.h"
+
+static const double look_s = 1;
+static const double again_s = 30;        /* after a call that failed */
+
+/* An alarm, by its word. Several of one word are one here: the first. */
+struct known {
+    TAILQ_ENTRY(known) entry;
+    char *word, *text, *advice;
+    int64_t since;                       /* wall ns */
+    bool is_on, was_told, seen;          /* was_told: the program knows it as on */
+};
+
+struct call {
+    char *program, *line;
+    double timeout;
+    char *word;                          /* what it is about */
+    bool is_on;
+    atomic_int pid;                      /* 0: none that could be ended */
+    int rc;
+    struct err why;
+};
+
+struct hook {
+    struct sluiced *d;
+    TAILQ_HEAD(, known) known;
+    ev_timer look;
+    ev_async ended;
+    pthread_t thread;
+    struct call *call;                   /* NULL: none is under way */
+    double not_before;                   /* monotonic s */
+};
+
+static double now_s(void)
+{
+    return (double)clock_mono_ns() / 1e9;
+}
+
+/* ---- one call, in its thread: a ladder ---- */
+
+static int spawn(const struct call *c, int input, pid_t *pid, struct err *e)
+{
+    char *const argv[] = { c->program, NULL };
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    int rc;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, input, 0);
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addclosefrom_np(&files, 3);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    errno = rc = posix_spawn(pid, c->program, &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    return rc == 0 ? 0 : err_errno(e, ERR_FAILED, "%s", c->program);
+}
+
+/* A new pipe holds more than a line, so that nobody waits for a program that does not read. */
+static int start(const struct call *c, pid_t *pid, struct err *e)
+{
+    int p[2], rc;
+
+    if (pipe2(p, O_CLOEXEC | O_NONBLOCK) < 0)
+        return err_errno(e, ERR_FAILED, "no pipe for %s", c->program);
+    fcntl(p[0], F_SETFL, 0);
+    rc = write(p[1], c->line, strlen(c->line)) < 0 ? err_errno(e, ERR_FAILED, "the pipe to %s", c->program) : spawn(c, p[0], pid, e);
+    close(p[0]);
+    close(p[1]);
+    return rc;
+}
+
+/* True when it ended by itself. What is left of its group goes with it. */
+static bool await_end(pid_t pid, double timeout)
+{
+    struct pollfd p = { .fd = pidfd_open(pid, 0), .events = POLLIN };
+    bool ended = p.fd >= 0 && poll(&p, 1, (int)(timeout * 1000)) > 0;
+
+    kill(-pid, SIGKILL);
+    if (p.fd >= 0)
+        close(p.fd);
+    return ended;
+}
+
+static int judge(const struct call *c, bool ended, int status, struct err *e)
+{
+    if (!ended)
+        return err_set(e, ERR_TIMEOUT, "%s did not end within %g s and was killed", c->program, c->timeout);
+    if (WIFSIGNALED(status))
+        return err_set(e, ERR_FAILED, "%s: ended by signal %d", c->program, WTERMSIG(status));
+    if (WEXITSTATUS(status) != 0)
+        return err_set(e, ERR_FAILED, "%s: exit status %d", c->program, WEXITSTATUS(status));
+    return 0;
+}
+
+static int run(struct call *c, struct err *e)
+{
+    pid_t pid;
+    bool ended;
+    int status;
+
+    if (start(c, &pid, e) < 0)
+        return -1;
+    atomic_store(&c->pid, pid);
+    ended = await_end(pid, c->timeout);
+    atomic_store(&c->pid, 0);            /* before it is waited for: then the number may be somebody else's */
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return judge(c, ended, status, e);
+}
+
+static void *call_main(void *arg)
+{
+    struct hook *h = arg;
+
+    h->call->rc = run(h->call, &h->call->why);
+    ev_async_send(h->d->loop, &h->ended);
+    return NULL;
+}
+
+/* ---- calls, in the loop ---- */
+
+static void call_free(struct call *c)
+{
+    free(c->program);
+    free(c->line);
+    free(c->word);
+    free(c);
+}
+
+static char *line_of(const struct known *k)
+{
+    char now[CLOCK_TEXT], since[CLOCK_TEXT], *text, *line;
+    json_t *j = json_pack("{s:{s:s,s:i},s:s,s:s,s:s,s:s?,s:s?,s:s}", "schema", "name", "alarm", "version", 1, "time", clock_rfc3339(clock_wall_ns(), now),
+                          "alarm", k->word, "state", k->is_on ? "raised" : "over", "text", k->text, "advice", k->advice, "since", clock_rfc3339(k->since, since));
+
+    text = json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(j);
+    if (text == NULL)
+        return NULL;
+    line = mem_printf("%s\n", text);
+    free(text);
+    return line;
+}
+
+/* Signals are the loop's business. */
+static int thread_start(struct hook *h)
+{
+    sigset_t all, old;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&h->thread, NULL, call_main, h);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}
+
+static void call_start(struct hook *h, const struct known *k)
+{
+    struct call *c = mem_zalloc(sizeof(*c));
+    char *line = line_of(k);
+
+    c->program = mem_strdup(h->d->conf->alarm.program);
+    c->timeout = h->d->conf->alarm.timeout;
+    c->word = mem_strdup(k->word);
+    c->is_on = k->is_on;
+    c->line = line;
+    h->call = c;
+    if (line != NULL && thread_start(h) == 0) {
+        counters_add(h->d->counters, "alarm_calls", 1);
+        return;
+    }
+    log_warning("alarm %s: could not be told: %s", k->word, line == NULL ? "it is no text" : "no thread");
+    h->call = NULL;
+    h->not_before = now_s() + again_s;
+    call_free(c);
+}
+
+static struct known *known_find(struct hook *h, const char *word)
+{
+    struct known *k;
+
+    TAILQ_FOREACH(k, &h->known, entry) {
+        if (strcmp(k->word, word) == 0)
+            return k;
+    }
+    return NULL;
+}
+
+static void known_free(struct hook *h, struct known *k)
+{
+    TAILQ_REMOVE(&h->known, k, entry);
+    free(k->word);
+    free(k->text);
+    free(k->advice);
+    free(k);
+}
+
+static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
+{
+    struct hook *h = w->data;
+    struct call *c = h->call;
+    struct known *k;
+
+    (void)loop;
+    (void)events;
+    if (c == NULL)
+        return;
+    pthread_join(h->thread, NULL);
+    h->call = NULL;
+    k = known_find(h, c->word);
+    if (c->rc == 0 && k != NULL) {
+        k->was_told = c->is_on;
+    } else if (c->rc < 0) {
+        counters_add(h->d->counters, "alarm_calls_failed", 1);
+        log_warning("alarm %s: not told: %s; again in %g s", c->word, c->why.text, again_s);
+        h->not_before = now_s() + again_s;
+    }
+    call_free(c);
+}
+
+/* ---- what there is to tell ---- */
+
+static void see(void *arg, const char *word, const char *text, const char *advice, double since_s)
+{
+    struct hook *h = arg;
+    struct known *k = known_find(h, word);
+
+    if (k == NULL) {
+        k = mem_zalloc(sizeof(*k));
+        k->word = mem_strdup(word);
+        TAILQ_INSERT_TAIL(&h->known, k, entry);
+    }
+    if (k->seen)
+        return;
+    if (!k->is_on)
+        k->since = clock_wall_ns() - (int64_t)(since_s * 1e9);
+    free(k->text);
+    free(k->advice);
+    k->text = mem_strdup(text);
+    k->advice = mem_strdup(advice);
+    if (k->text != NULL)
+        str_mend(k->text, strlen(k->text));
+    k->seen = k->is_on = true;
+}
+
+/* Brings what is known up to date; the first that the program does not know so, or NULL. */
+static struct known *look(struct hook *h)
+{
+    struct known *k, *next, *news = NULL;
+
+    TAILQ_FOREACH(k, &h->known, entry)
+        k->seen = false;
+    alarms_each(h->d, see, h);
+    for (k = TAILQ_FIRST(&h->known); k != NULL; k = next) {
+        next = TAILQ_NEXT(k, entry);
+        k->is_on = k->seen;
+        if (k->is_on != k->was_told)
+            news = news == NULL ? k : news;
+        else if (!k->is_on && (h->call == NULL || strcmp(h->call->word, k->word) != 0))
+            known_free(h, k);
+    }
+    return news;
+}
+
+static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
+{
+    struct hook *h = t->data;
+    struct known *news;
+
+    (void)loop;
+    (void)events;
+    if (h->d->conf->alarm.program == NULL)
+        return;
+    news = look(h);
+    if (news != NULL && h->call == NULL && now_s() >= h->not_before)
+        call_start(h, news);
+}
+
+struct hook *hook_create(struct sluiced *d)
+{
+    struct hook *h = mem_zalloc(sizeof(*h));
+
+    h->d = d;
+    TAILQ_INIT(&h->known);
+    ev_timer_init(&h->look, look_cb, look_s, look_s);
+    ev_async_init(&h->ended, ended_cb);
+    h->look.data = h->ended.data = h;
+    ev_timer_start(d->loop, &h->look);
+    ev_async_start(d->loop, &h->ended);
+    return h;
+}
+
+void hook_destroy(struct hook *h)
+{
+    struct known *k;
+    pid_t pid;
+
+    if (h == NULL)
+        return;
+    ev_timer_stop(h->d->loop, &h->look);
+    if (h->call != NULL) {
+        pid = atomic_load(&h->call->pid);
+        if (pid > 0)
+            kill(-pid, SIGKILL);
+        pthread_join(h->thread, NULL);
+        call_free(h->call);
+    }
+    ev_async_stop(h->d->loop, &h->ended);
+    while ((k = TAILQ_FIRST(&h->known)) != NULL)
+        known_free(h, k);
+    free(h);
+}

@@ -1,0 +1,14 @@
+/* hook.h - the program of the site that hears of alarms (section alarm of the configuration)
+ *
+ * From: alarms.c, looked at once a second.  To: the program's standard input, one line of JSON a call.
+ */
+#ifndef SLUICE_HOOK_H
+#define SLUICE_HOOK_H
+
+#include "sluiced.h"
+
+struct hook *hook_create(struct sluiced *d);
+/* Ends a program that runs. */
+void hook_destroy(struct hook *h);
+
+#endif

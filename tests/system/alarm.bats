@@ -1,0 +1,58 @@
+#!/usr/bin/env bats
+# The site's program that hears of alarms.
+load ../lib
+load ../rig
+
+setup() { rig_setup; printf 'pool online { min_good = 2 }\n' >>"$FARM/conf"; }
+teardown() { farm_teardown; }
+
+# program SCRIPT [TIMEOUT]: what is called.
+program() {
+  printf '#!/bin/bash\n%s\n' "$1" >"$FARM/program"; chmod 755 "$FARM/program"
+  printf 'alarm { program = "%s"  timeout = %s }\n' "$FARM/program" "${2:-10}" >>"$FARM/conf"
+}
+told() { [[ $(jq -r '[.alarm, .state] | join(" ")' "$FARM/told" 2>/dev/null | paste -sd,) == "$1" ]] || { cat "$FARM/told"; return 1; }; }
+
+@test "an alarm is told when it is raised and when it is over, one line of JSON each, with what to do" {
+  program "line=\$(cat); [ \$# -eq 0 ] || exit 1; echo \"\$line\" >>$FARM/told"
+  daemon
+  wait_until 10 told "PoolMinimum raised"
+  jq -e '.schema == {name: "alarm", version: 1} and .text == "pool online has 0 usable nodes, its min_good is 2" and (.advice | test("sluice nodes -p")) and .since != null and .time >= .since' "$FARM/told"
+  nodes_add 'n[1-2]'; workers 2 --width 1
+  wait_until 10 told "PoolMinimum raised,PoolMinimum over"
+  sluice mark n1 "again" >/dev/null
+  wait_until 10 told "PoolMinimum raised,PoolMinimum over,PoolMinimum raised"
+  [ "$(wc -l <"$FARM/told")" -eq 3 ]
+  [ "$(event alarm_calls)" -eq 3 ]
+}
+
+@test "a program that hangs is killed with its children after its time; meanwhile nothing waits for it, and no second one runs" {
+  program "echo start >>$FARM/runs; sleep 300 & echo \$! >$FARM/child; wait" 2
+  daemon
+  wait_until 10 test -s "$FARM/child"
+  nodes_add 'n[1-2]'                 # another alarm to tell: a reload that is refused
+  cp "$FARM/conf" "$FARM/good"; echo nonsense >>"$FARM/conf"; kill -HUP "$PID_sluiced"
+  for _ in 1 2 3 4 5; do [ "$(sluice ping --json | jq '.ping[0].seconds < 1')" = true ]; done
+  [ "$(wc -l <"$FARM/runs")" -eq 1 ]
+  wait_until 20 grep -q 'did not end within 2 s and was killed' "$FARM/sluiced.log"
+  wait_until 10 ended "$(cat "$FARM/child")"
+  [ "$(event alarm_calls_failed)" -eq 1 ]
+}
+
+@test "a program that is not there, fails or does not read: a warning each, and sluiced goes on; at its end a running one is ended" {
+  printf 'alarm { program = "%s/none" }\n' "$FARM" >>"$FARM/conf"
+  daemon
+  wait_until 10 grep -q "alarm PoolMinimum: not told: $FARM/none: No such file" "$FARM/sluiced.log"
+  daemon_kill
+  sed -i '/^alarm/d' "$FARM/conf"; program 'exit 3'
+  daemon
+  wait_until 10 grep -q 'not told: .*program: exit status 3; again in 30 s' "$FARM/sluiced.log"
+  daemon_kill
+  sed -i '/^alarm/d' "$FARM/conf"; program "exec <&-; echo \$\$ >$FARM/child; exec sleep 300" 200
+  daemon
+  wait_until 10 test -s "$FARM/child"
+  sluice ping
+  kill -TERM "$PID_sluiced"
+  wait_until 5 ended "$PID_sluiced"
+  wait_until 5 ended "$(cat "$FARM/child")"
+}
