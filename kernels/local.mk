@@ -74,7 +74,8 @@ hipblobdir = $(pkgdatadir)/hip
 nodist_hipblob_DATA = hip/kernels.hsaco
 CLEANFILES += hip/kernels.hsaco
 hip/kernels.hsaco: kernels/k_source.h
-	$(AM_V_GEN)$(MKDIR_P) hip && $(HIPCC) $(HIPCC_FLAGS) $(HIP_OFFLOAD) -I$(srcdir)/kernels -o $@.tmp $(srcdir)/kernels/all.k
+	$(AM_V_GEN)tmp=`mktemp -d` && $(MKDIR_P) hip && { TMPDIR=$$tmp $(HIPCC) $(HIPCC_FLAGS) $(HIP_OFFLOAD) -I$(srcdir)/kernels -o $@.tmp $(srcdir)/kernels/all.k; rc=$$?; \
+	  rm -rf "$$tmp"; exit $$rc; }                  # it leaves a folder in TMPDIR
 	$(AM_V_at){ echo; $(BLOB_STAMP); } >>$@.tmp && mv $@.tmp $@
 endif
 dist_doc_DATA += doc/benchmarks.md

@@ -29,13 +29,14 @@ AC_SUBST([HIP_MODE])
 AS_IF([test "x$with_hip" != xno],
   [AC_MSG_CHECKING([for a compiler of AMD device code])
    echo 'extern "C" __attribute__((global)) void k(int *p) { *p = 1; }' >conftest.hip
+   mkdir conftest.tmp; dnl clang leaves a folder there
    hip_path=$with_hip/bin:$PATH:/opt/rocm/bin:/opt/rocm/llvm/bin
    for c in ${HIPCC:-hipcc amdclang++ clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14}; do
-     AS_IF([PATH=$hip_path $c $HIP_MODE $HIP_OFFLOAD -o conftest.hsaco conftest.hip >/dev/null 2>&1],
+     AS_IF([TMPDIR=`pwd`/conftest.tmp PATH=$hip_path $c $HIP_MODE $HIP_OFFLOAD -o conftest.hsaco conftest.hip >/dev/null 2>&1],
        [HIPCC=`PATH=$hip_path command -v $c`; break], [HIPCC=])
    done
    AC_MSG_RESULT([${HIPCC:-none}])
-   rm -f conftest.hip conftest.hsaco])
+   rm -rf conftest.hip conftest.hsaco conftest.tmp])
 AM_CONDITIONAL([HAVE_NVCC], [test "x$NVCC" != x])
 AM_CONDITIONAL([HAVE_HIPCC], [test "x$HIPCC" != x])
 AC_MSG_NOTICE([device code: CUDA by ${NVCC:-none}, HIP by ${HIPCC:-none}])

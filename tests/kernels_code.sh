@@ -6,6 +6,7 @@ case ${LAYER_CC:-} in *fsanitize*) echo "once, in a build without sanitizers, is
 src=${SLUICE_SRCDIR:?}
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
+export TMPDIR=$dir          # clang leaves a folder there for each look at HIP
 failed=0
 ok() { echo "ok   $1"; }
 bad() { echo "not ok $1"; failed=1; }
