@@ -120,7 +120,7 @@ static void send_hello(struct connector *c)
     m.major = PROTO_MAJOR;
     m.minor = PROTO_MINOR;
     m.features = PROTO_FEATURES;
-    m.software = (char *)PACKAGE_VERSION;
+    m.software = (char *)PROTO_SOFTWARE;
     m.role = c->conf.role;
     m.name = c->name;
     m.clock = clock_wall_ns() + c->conf.clock_shift_ns;
@@ -184,7 +184,7 @@ static void handle_welcome(struct connector *c, const Sluice__Welcome *m)
     struct err e;
 
     if (m->major != PROTO_MAJOR) {
-        handshake_version(PROTO_MAJOR, PROTO_MINOR, PACKAGE_VERSION, ours);
+        handshake_version(PROTO_MAJOR, PROTO_MINOR, PROTO_SOFTWARE, ours);
         handshake_version(m->major, m->minor, m->software, theirs);
         err_set(&e, ERR_PROTOCOL, "protocol versions do not fit: %s speaks %s, this side speaks %s", c->address, theirs, ours);
         lose(c, &e);

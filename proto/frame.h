@@ -24,8 +24,11 @@
 #ifndef PROTO_MAJOR                      /* a test builds a program that says another one */
 #define PROTO_MAJOR 1
 #endif
+#ifndef PROTO_MINOR                      /* and one that says a later minor version, other features and another release */
 #define PROTO_MINOR 0
 #define PROTO_FEATURES UINT64_C(0)       /* bits of what this build can do beyond the minor version */
+#define PROTO_SOFTWARE PACKAGE_VERSION
+#endif
 
 #define FRAME_FROM_DAEMON (1u << SLUICE__ROLE__ROLE_NONE)    /* in frame_type.from: sluiced, to those who connected */
 

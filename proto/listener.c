@@ -265,7 +265,7 @@ static int check_hello(const struct guest *g, const Sluice__Hello *m, struct err
     bool person = m->role == SLUICE__ROLE__CLIENT;
 
     if (m->major != PROTO_MAJOR) {
-        handshake_version(PROTO_MAJOR, PROTO_MINOR, PACKAGE_VERSION, ours);
+        handshake_version(PROTO_MAJOR, PROTO_MINOR, PROTO_SOFTWARE, ours);
         handshake_version(m->major, m->minor, m->software, theirs);
         return err_set(e, ERR_PROTOCOL, "protocol versions do not fit: you speak %s, this side speaks %s", theirs, ours);
     }
@@ -289,7 +289,7 @@ static void send_welcome(struct guest *g, const Sluice__Hello *hello)
     m.major = PROTO_MAJOR;
     m.minor = lesser(hello->minor, PROTO_MINOR);
     m.features = hello->features & PROTO_FEATURES;
-    m.software = (char *)PACKAGE_VERSION;
+    m.software = (char *)PROTO_SOFTWARE;
     m.clock = clock_wall_ns();
     m.challenge.data = g->challenge;
     m.challenge.len = sizeof(g->challenge);

@@ -12,6 +12,7 @@ include $(srcdir)/tests/unit/flow.mk
 include $(srcdir)/tests/unit/client.mk
 endif
 include $(srcdir)/tests/fake/local.mk
+include $(srcdir)/tests/next/local.mk
 include $(srcdir)/tests/fuzz/local.mk
 include $(srcdir)/tests/bench/local.mk
 
