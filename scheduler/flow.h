@@ -1,6 +1,6 @@
 /* flow.h - the ledger and the way of a TF: waiting -> assigned -> built -> done | failed | lost | dropped
  *
- * From: run.c (complete TFs), job.c (tasks), node.c (workers come and go), the workers' answers.  To: workers (Assign, Verdict, Cancel), run.c and job.c
+ * From: run.c (complete TFs), task.c (tasks), node.c (workers come and go), the workers' answers.  To: workers (Assign, Verdict, Cancel), run.c and job.c
  * (settled), sources (Release, by run.c).
  * The only account of who has what: an Assign charges its fence until a final answer to that very fence. Files: ledger.c, assign.c, settle.c.
  */
@@ -46,7 +46,7 @@ void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool o
 /* For alarms in status: e.g. a run that is full and gets nothing back, a lasting difference between ledger and reports. */
 void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg);
 
-/* run.c and job.c: handlers for session.c's table. */
+/* runs and jobs: handlers for session.c's table. */
 void run_start(struct session *s, uint32_t id, const void *m);
 void run_stop(struct session *s, uint32_t id, const void *m);
 void run_list(struct session *s, uint32_t id, const void *m);

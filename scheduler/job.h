@@ -1,4 +1,4 @@
-/* job.h - async work: a list of files, each TF of each a task, as job.c and task.c see it
+/* job.h - async work: a list of files, each TF of each a task, as the files of jobs (job*.c, task.c) see it
  *
  * tasks = waiting + running + done + failed + cancelled, at every instant; skipped counts files that could not be read when they were submitted.
  */
@@ -60,6 +60,11 @@ static inline struct job *job_of(struct work *w) { return (struct job *)w; }
 extern const struct work_ops job_ops;
 extern const char *const job_state_name[7];
 
+/* A new one, among the open ones, paused. */
+struct job *job_create(struct jobs *jobs, uint64_t id);
+void job_discard(struct job *j);         /* it could not be stored, nobody heard of it */
+void job_destroy(struct job *j);         /* out of its lists already */
+void job_retire(struct job *j);          /* among those that are over */
 struct job *job_find(struct jobs *j, uint64_t id);
 void job_turn(struct jobs *j);           /* gives tasks TFs, as many as may be given out soon */
 void job_tick(struct jobs *j, double now);

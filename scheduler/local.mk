@@ -48,6 +48,10 @@ scheduler_libflow_a_SOURCES = \
 	%D%/flow.c %D%/flow.h %D%/flow_core.h \
 	%D%/idset.c %D%/idset.h \
 	%D%/job.c %D%/job.h \
+	%D%/jobcontrol.c \
+	%D%/joblist.c \
+	%D%/jobload.c \
+	%D%/jobsubmit.c \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/ran.c %D%/ran.h \
 	%D%/run.c %D%/run.h \

@@ -1,0 +1,146 @@
+/* joblist.c - what people see of jobs
+ *
+ * From: GetJobs, GetStatus.  To: the askers.
+ */
+#include "config.h"
+#include "job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "events.h"
+#include "mem.h"
+#include "str.h"
+
+static const char *why_of(const struct job *j)
+{
+    if (j->why)
+        return j->why;
+    if (j->ended || j->n[TASK_WAITING] == 0)
+        return NULL;
+    if (j->begin > clock_wall_ns())
+        return "waits for its begin";
+    return j->work.why;
+}
+
+static Sluice__Job *job_message(const struct job *j)
+{
+    const struct work *w = &j->work;
+    Sluice__Job *m = mem_zalloc(sizeof(*m));
+
+    sluice__job__init(m);
+    m->has_id = m->has_state = m->has_priority = m->has_tasks = m->has_waiting = m->has_running = m->has_done = m->has_failed = m->has_skipped = true;
+    m->has_cancelled = m->has_submitted = m->has_retried = m->has_skipped_files = m->has_attempts = true;
+    m->id = w->id;
+    m->name = w->name;
+    m->owner = j->owner;
+    m->state = j->state;
+    m->priority = w->priority;
+    m->tasks = j->n_tasks;
+    m->waiting = j->n[TASK_WAITING];
+    m->running = j->n[TASK_RUNNING];
+    m->done = j->n[TASK_DONE];
+    m->failed = j->n[TASK_FAILED];
+    m->skipped = m->skipped_files = j->skipped_files;
+    m->cancelled = j->n[TASK_CANCELLED];
+    m->submitted = j->submitted;
+    m->has_ended = j->ended != 0;
+    m->ended = j->ended;
+    m->workflow = w->workflow;
+    m->output = w->output;
+    m->why = (char *)why_of(j);
+    m->retried = w->retried;
+    m->attempts = j->attempts;
+    m->backends = w->backends;
+    for (const struct tally *t = w->failures; t; t = t->next) {
+        m->failures = mem_grow(m->failures, m->n_failures + 1, sizeof(struct Sluice__Counter *));
+        Sluice__Counter *c = m->failures[m->n_failures++] = mem_zalloc(sizeof(*c));
+        sluice__counter__init(c);
+        c->name = (char *)t->word;
+        c->has_value = true;
+        c->value = t->n;
+    }
+    return m;
+}
+
+static void fill_add(const struct job *j, uint64_t id, Sluice__Job ***jobs, size_t *n)
+{
+    if ((id != 0 && j->work.id != id) || !j->stored)
+        return;
+    *jobs = mem_grow(*jobs, *n + 1, sizeof(struct Sluice__Job *));
+    (*jobs)[(*n)++] = job_message(j);
+}
+
+static int compare_jobs(const void *a, const void *b)
+{
+    uint64_t x = (*(Sluice__Job *const *)a)->id, y = (*(Sluice__Job *const *)b)->id;
+
+    return (x > y) - (x < y);
+}
+
+void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n)
+{
+    struct job *j;
+
+    *jobs = NULL;
+    *n = 0;
+    if (d->jobs == NULL)
+        return;
+    TAILQ_FOREACH(j, &d->jobs->open, entry)
+        fill_add(j, id, jobs, n);
+    if (all || id != 0) {
+        TAILQ_FOREACH(j, &d->jobs->over, entry)
+            fill_add(j, id, jobs, n);
+    }
+    if (*n > 1)
+        qsort(*jobs, *n, sizeof(struct Sluice__Job *), compare_jobs);
+}
+
+void job_fill_free(Sluice__Job **jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < jobs[i]->n_failures; k++)
+            free(jobs[i]->failures[k]);
+        free(jobs[i]->failures);
+        free(jobs[i]);
+    }
+    free(jobs);
+}
+
+static bool is_asked(const Sluice__GetJobs *x, const Sluice__Job *m, const char *me)
+{
+    bool state = x->n_states == 0;
+
+    for (size_t i = 0; i < x->n_states; i++)
+        state = state || x->states[i] == m->state;
+    return state && (!x->mine || str_equal(m->owner, me));
+}
+
+void job_list(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__GetJobs *x = m;
+    Sluice__Jobs answer = SLUICE__JOBS__INIT;
+    Sluice__Job **jobs;
+    size_t n;
+    struct err e;
+
+    job_fill(s->d, x->all || x->n_states > 0, x->has_id ? x->id : 0, &jobs, &n);
+    if (x->has_id && x->id && n == 0) {
+        err_set(&e, ERR_NOT_FOUND, "no job %" PRIu64, x->id);
+        session_error(s, id, &e, NULL);
+        job_fill_free(jobs, n);
+        return;
+    }
+    answer.jobs = mem_array(n + 1, sizeof(struct Sluice__Job *));
+    for (size_t i = 0; i < n; i++) {
+        if (is_asked(x, jobs[i], s->peer.user))
+            answer.jobs[answer.n_jobs++] = jobs[i];
+    }
+    answer.has_seq = true;
+    answer.seq = history_seq(s->d->history);
+    session_answer(s, id, &answer.base);
+    free(answer.jobs);
+    job_fill_free(jobs, n);
+}

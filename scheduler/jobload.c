@@ -1,0 +1,150 @@
+/* jobload.c - jobs at the start and end of sluiced: what the database has of them, and what is freed
+ *
+ * From: state/ (at start-up only).  To: job.c's structs; the tasks of open jobs and of those over last (task.c).
+ */
+#include "config.h"
+#include "job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "crash.h"
+#include "log.h"
+#include "mem.h"
+#include "rows.h"
+
+struct loading { struct jobs *jobs; struct err *e; };
+
+static Sluice__JobState state_parse(const char *word)
+{
+    for (int i = 0; i < 7; i++) {
+        if (word && strcmp(word, job_state_name[i]) == 0)
+            return (Sluice__JobState)i;
+    }
+    return SLUICE__JOB_STATE__JOB_FAILED;
+}
+
+static void load_classes(struct job *j, const char *classes)
+{
+    char *copy = mem_strdup(classes ? classes : ""), *save = NULL;
+
+    for (char *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save))
+        j->work.classes |= flow_class_bit(j->work.flow, word);
+    free(copy);
+    j->classes = mem_strdup(classes ? classes : "");
+}
+
+static int load_job(void *arg, const struct row_job *row)
+{
+    struct loading *l = arg;
+    struct job *j = job_create(l->jobs, row->id);
+    struct work *w = &j->work;
+
+    w->name = mem_strdup(row->name);
+    w->workflow = mem_strdup(row->workflow);
+    w->backends = mem_strdup(row->backends ? row->backends : "");
+    w->options = mem_strdup(row->options ? row->options : "");
+    w->output = mem_strdup(row->output ? row->output : "");
+    w->uid = row->uid;
+    w->gid = row->gid;
+    w->priority = row->priority;
+    w->time_limit = row->time_limit;
+    w->retried = row->retried;
+    j->owner = mem_strdup(row->owner);
+    j->key = mem_strdup(row->key);
+    j->why = mem_strdup(row->text);
+    j->state = state_parse(row->state);
+    j->attempts = row->attempts;
+    j->n_tasks = row->tasks;
+    j->submitted = row->submitted;
+    j->begin = row->begin;
+    j->ended = row->ended;
+    j->stored = true;
+    load_classes(j, row->classes);
+    j->n[TASK_DONE] = row->done;
+    j->n[TASK_FAILED] = row->failed;
+    j->n[TASK_CANCELLED] = row->cancelled;
+    j->skipped_files = row->skipped;
+    if (row->ended) {
+        j->stored_over = true;
+        TAILQ_REMOVE(&w->flow->works, w, entry);
+        TAILQ_REMOVE(&l->jobs->open, j, entry);
+        job_retire(j);
+    }
+    return 0;
+}
+
+static int load_details(struct jobs *jobs, struct db *db, struct err *e)
+{
+    struct job *j;
+    unsigned n = 0;
+
+    TAILQ_FOREACH(j, &jobs->open, entry) {
+        if (task_load(j, db, e) < 0)
+            return -1;
+        j->cancelling = j->n[TASK_CANCELLED] > 0;        /* its cancellation was stored with these */
+        if (j->cancelling)
+            task_cancel_all(j, "Cancelled");
+        j->work.paused = j->begin > clock_wall_ns();
+        log_info("job %" PRIu64 ": goes on: %" PRIu64 " tasks wait, %" PRIu64 " were at work, %" PRIu64 " done", j->work.id, j->n[TASK_WAITING],
+                 j->n[TASK_RUNNING], j->n[TASK_DONE]);
+    }
+    TAILQ_FOREACH(j, &jobs->over, entry) {
+        if (n++ < JOBS_DETAILED && task_load(j, db, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e)
+{
+    struct jobs *jobs = mem_zalloc(sizeof(*jobs));
+    struct loading l = { .jobs = jobs, .e = e };
+    struct row_ids ids;
+
+    jobs->d = d;
+    jobs->flow = flow_share(d->flow);
+    TAILQ_INIT(&jobs->open);
+    TAILQ_INIT(&jobs->over);
+    if (db && (rows_load_ids(db, &ids, e) < 0 || rows_load_jobs(db, false, load_job, &l, e) < 0 || load_details(jobs, db, e) < 0)) {
+        jobs_destroy(jobs);
+        return NULL;
+    }
+    if (db)
+        jobs->last_id = ids.job;
+    jobs->crashes = crashes_create(d, db, e);
+    if (jobs->crashes == NULL) {
+        jobs_destroy(jobs);
+        return NULL;
+    }
+    return jobs;
+}
+
+void jobs_destroy(struct jobs *jobs)
+{
+    struct job *j;
+
+    if (jobs == NULL)
+        return;
+    struct record *rec, *next;
+    HASH_ITER(hh, jobs->flow->records, rec, next) {
+        if (rec->key.is_job) {
+            job_of(rec->work)->in_progress = true;       /* no end any more */
+            record_free(rec);
+        }
+    }
+    while ((j = TAILQ_FIRST(&jobs->open))) {
+        TAILQ_REMOVE(&jobs->open, j, entry);
+        TAILQ_REMOVE(&jobs->flow->works, &j->work, entry);
+        job_destroy(j);
+    }
+    while ((j = TAILQ_FIRST(&jobs->over))) {
+        TAILQ_REMOVE(&jobs->over, j, entry);
+        job_destroy(j);
+    }
+    crashes_destroy(jobs->crashes);
+    flow_unshare(jobs->flow);
+    free(jobs);
+}
