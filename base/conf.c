@@ -94,6 +94,7 @@ static const struct key worker_keys[] = {
     { "stall_min",      REAL, AT(conf_worker, stall_min),      0.1, 86400, "30" },
     { "query_timeout",  REAL, AT(conf_worker, query_timeout),  0.1, 600, "30" },
     { "memory_tolerance", SIZE, AT(conf_worker, memory_tolerance), 0, 0, "256M" },
+    { "pin_must",       BOOL, AT(conf_worker, pin_must),       0, 0, "no" },
 };
 static const struct key alarm_keys[] = {
     { "program", PATH, AT(conf_alarm, program) },

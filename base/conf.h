@@ -34,6 +34,7 @@ struct conf_worker {
     double   stall_min;         /* s, default 30: never sooner */
     double   query_timeout;     /* s for an answer about devices, default 30: a driver may take long to start */
     uint64_t memory_tolerance;  /* bytes above its baseline that a device may have in use when it is offered, default 256M */
+    bool     pin_must;          /* a device for which the buffer cannot be pinned is refused, default no: it goes on, slower */
 };
 enum { CONF_MOST_CHECKS = 16 };
 struct conf_alarm {             /* section alarm { }: who is called when an alarm is raised or over */

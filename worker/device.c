@@ -440,6 +440,8 @@ static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Devic
     m->device = dev;
     m->node = (char *)w->node;
     m->nice = nice_of(w);
+    m->has_pin_must = 1;
+    m->pin_must = w->conf->worker.pin_must;
 }
 
 /* Socket pair, buffer, process; what fails leaves nothing. */
