@@ -89,7 +89,7 @@ char *args_path(const char *path);
 /* --- the commands, each in cmd_*.c --- */
 #define COMMAND(name) int cmd_##name(struct context *ctx, const struct args *a, struct err *e)
 COMMAND(up);            COMMAND(down);
-COMMAND(ping);          COMMAND(status);       COMMAND(metrics);      COMMAND(check);        COMMAND(backup);       COMMAND(watch);        COMMAND(dump);
+COMMAND(ping);          COMMAND(status);       COMMAND(metrics);      COMMAND(check);        COMMAND(backup);       COMMAND(watch);        COMMAND(dump);         COMMAND(diag);
 COMMAND(nodes);         COMMAND(node_show);    COMMAND(node_add);     COMMAND(node_history); COMMAND(node_retire);
 COMMAND(mark);          COMMAND(clear);        COMMAND(move);         COMMAND(moves);        COMMAND(health);
 COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(run_tfs);      COMMAND(runs);

@@ -5,11 +5,13 @@ CLIENT_LIBS     = client/libclient.a $(PROTO_LIBS) $(BASE_LIBS)
 noinst_LIBRARIES += client/libclient.a
 client_libclient_a_CPPFLAGS = $(CLIENT_CPPFLAGS)
 client_libclient_a_SOURCES = \
+	%D%/archive.c %D%/archive.h \
 	%D%/args.c %D%/command.h \
 	%D%/call.c %D%/call.h \
 	%D%/change.c %D%/change.h \
 	%D%/cmd_config.c \
 	%D%/cmd_crash.c \
+	%D%/cmd_diag.c \
 	%D%/cmd_dump.c \
 	%D%/cmd_health.c \
 	%D%/cmd_help.c \

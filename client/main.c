@@ -52,6 +52,8 @@ const struct command commands[] = {
     { "watch",  cmd_watch,  NEEDS_SLUICED | SHOWS, 0, 0, "", "the events as they come: who did what, and why",
       ROWS({ "from", 0, "SEQ", "from this event on, instead of those to come" }) },
     { "dump",   cmd_dump,   NEEDS_SLUICED, 0, 0, "", "the whole state as JSON lines", NULL },
+    { "diag",   cmd_diag,   0, 0, 1, "[FILE]", "one archive for a report of what is wrong: versions, configuration, status, logs, checks",
+      ROWS({ "config", 0, "FILE", "this configuration instead of SLUICE_CONF, the farm's here, or /etc/sluice/sluice.conf" }) },
     { "backup", cmd_backup, NEEDS_SLUICED, 1, 1, "FILE", "copies the state into a file, while everything runs", NULL },
 
     { "nodes", cmd_nodes, NEEDS_SLUICED | SHOWS, 0, 0, "", "the nodes, grouped by pool, state and reason",
