@@ -9,12 +9,13 @@
 
 #include "backend/bk_load.h"
 
-static void join(char *out, size_t room, const char *const *list)
+static void join_backends(char *out, size_t room, const struct stage_desc *s)
 {
+    const char *b;
     size_t n = 0;
     out[0] = '\0';
-    for (; *list && n < room; list++)
-        n += (size_t)snprintf(out + n, room - n, "%s%s", n ? "," : "", *list);
+    for (unsigned i = 0; (b = workflow_backend(s, i)) != NULL && n < room; i++)
+        n += (size_t)snprintf(out + n, room - n, "%s%s", n ? "," : "", b);
 }
 
 static void workflow_text(const struct workflow *w)
@@ -23,7 +24,7 @@ static void workflow_text(const struct workflow *w)
     for (unsigned i = 0; i < w->stages; i++) {
         const struct stage_desc *s = &stages[w->stage[i]];
         char names[100];
-        join(names, sizeof names, s->backends);
+        join_backends(names, sizeof names, s);
         printf("  %-8s %s, on %s\n", s->name, s->what, names);
         for (unsigned k = 0; k < STAGE_OPTIONS && s->option[k].name; k++)
             printf("    %s.%s=%" PRIu64 "  %s\n", s->name, s->option[k].name,
@@ -44,8 +45,9 @@ static void workflow_json(struct json *j, const struct workflow *w,
         json_str(j, "name", s->name);
         json_str(j, "output", s->output);
         json_open(j, "backends", '[');
-        for (const char *const *b = s->backends; *b; b++)
-            json_str(j, NULL, *b);
+        const char *b;
+        for (unsigned k = 0; (b = workflow_backend(s, k)) != NULL; k++)
+            json_str(j, NULL, b);
         json_close(j, ']');
         json_str(j, "backend", c ? c->backend[w->stage[i]] : "auto");
         json_open(j, "options", '{');

@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* emu is a device of the tests; without it being registered it cannot be opened. */
+#include "backend/bk_load.h"
+
 #ifndef ALL_BACKENDS              /* a test has stages without code for a GPU */
-#define ALL_BACKENDS { "cpu", "cuda", "hip", "opencl", "emu", NULL }
+#define ALL_BACKENDS { "cpu", "cuda", "hip", "opencl", NULL }
 #endif
 
 const struct stage_desc stages[STAGE_COUNT] = {
@@ -39,6 +40,8 @@ const struct workflow workflows[] = {
     { 0 },
 };
 
+enum { BACKENDS_MAX = 16 };       /* of a stage, for a message */
+
 static const char *const generic[] = { "auto", "gpu", NULL };
 
 /* Joins names for a message. */
@@ -53,9 +56,29 @@ static const char *join(char *out, size_t room, const char *const *a, const char
     return out;
 }
 
+const char *workflow_backend(const struct stage_desc *s, unsigned i)
+{
+    for (const char *const *x = s->backends; *x; x++) {
+        if (i-- == 0)
+            return *x;
+    }
+    return bk_added(i);
+}
+
+/* The choices for a stage, first those in `before`. */
+static const char *choices(char *out, size_t room, const char *const *before,
+                           const struct stage_desc *s)
+{
+    const char *list[BACKENDS_MAX + 1] = { 0 };
+
+    for (unsigned i = 0; i < BACKENDS_MAX && (list[i] = workflow_backend(s, i)) != NULL; i++)
+        ;
+    return join(out, room, before, list);
+}
+
 void workflow_backends(enum stage_id id, char *out, size_t room)
 {
-    join(out, room, generic, stages[id].backends);
+    choices(out, room, generic, &stages[id]);
 }
 
 static const struct workflow *find_workflow(const char *name, struct k_err *e)
@@ -75,13 +98,20 @@ static const struct workflow *find_workflow(const char *name, struct k_err *e)
     return NULL;
 }
 
+/* The name as it stands in our tables, so that the caller's text may go away; NULL: the stage has no such backend. */
+static const char *own_name(const struct stage_desc *s, const char *b)
+{
+    const char *x;
+    unsigned i = 0;
+
+    while ((x = workflow_backend(s, i)) != NULL && strcmp(x, b) != 0)
+        i++;
+    return x;
+}
+
 static bool has_backend(const struct stage_desc *s, const char *b)
 {
-    for (const char *const *x = s->backends; *x; x++) {
-        if (strcmp(*x, b) == 0)
-            return true;
-    }
-    return false;
+    return own_name(s, b) != NULL;
 }
 
 static bool is_generic(const char *b)
@@ -94,16 +124,6 @@ static bool has_gpu(const struct stage_desc *s)
     return has_backend(s, "cuda") || has_backend(s, "hip") || has_backend(s, "opencl");
 }
 
-/* The name as it stands in our tables, so that the caller's text may go away. */
-static const char *own_name(const struct stage_desc *s, const char *b)
-{
-    for (const char *const *x = s->backends; *x; x++) {
-        if (strcmp(*x, b) == 0)
-            return *x;
-    }
-    return strcmp(b, generic[0]) == 0 ? generic[0] : generic[1];
-}
-
 static int set_backend(struct workflow_choice *c, enum stage_id id, const char *b,
                        struct k_err *e)
 {
@@ -112,11 +132,14 @@ static int set_backend(struct workflow_choice *c, enum stage_id id, const char *
 
     if (!has_backend(s, b) && !is_generic(b))
         return k_fail(e, K_EOPTION, "stage %s: no backend \"%s\"; choices are %s", s->name, b,
-                      join(names, sizeof names, generic, s->backends));
+                      choices(names, sizeof names, generic, s));
     if (strcmp(b, "gpu") == 0 && !has_gpu(s))
         return k_fail(e, K_EOPTION, "stage %s has no code for a GPU; choices are %s", s->name,
-                      join(names, sizeof names, s->backends, NULL));
-    c->backend[id] = own_name(s, b);
+                      choices(names, sizeof names, NULL, s));
+    if (is_generic(b))
+        c->backend[id] = generic[strcmp(b, generic[0]) != 0];
+    else
+        c->backend[id] = own_name(s, b);
     return 0;
 }
 

@@ -48,6 +48,9 @@ struct workflow_choice {
 int workflow_choose(const char *workflow, const char *backends, const char *options,
                     struct workflow_choice *c, struct k_err *e);
 
+/* The i-th backend that has code for the stage: the stage's own, then those added to the program (bk_register: a test's device). NULL: there are no more. */
+const char *workflow_backend(const struct stage_desc *s, unsigned i);
+
 /* The backends that a stage can be set to, as a list for a person. */
 void workflow_backends(enum stage_id id, char *out, size_t room);
 

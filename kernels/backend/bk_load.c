@@ -8,6 +8,7 @@
 #include "bk_place.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,24 @@ void bk_register(const struct bk_ops *ops)
     while (i < REGISTERED_MAX - 1 && registered[i] && strcmp(registered[i]->name, ops->name) != 0)
         i++;
     registered[i] = ops;
+}
+
+static bool is_built_in(const char *name)
+{
+    for (const char *const *b = bk_names; *b; b++) {
+        if (strcmp(*b, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *bk_added(unsigned i)
+{
+    for (unsigned k = 0; k < REGISTERED_MAX && registered[k]; k++) {
+        if (!is_built_in(registered[k]->name) && i-- == 0)
+            return registered[k]->name;
+    }
+    return NULL;
 }
 
 /* The table of an opened plugin, or NULL and why it is not ours. */

@@ -1,6 +1,8 @@
 /* workflow_test.c - a backend for each stage: what is accepted, and what a refusal says; compare finds the first difference */
 #include "kernels_help.h"
 
+#include "backend/bk_load.h"
+
 #include "compare.h"
 
 static void refused(const char *w, const char *backends, const char *options, const char *const *words)
@@ -47,6 +49,27 @@ static void test_B73_refusals(void **state)
     REFUSED("decode", "cluster=cpu", NULL, "workflow decode has no stage \"cluster\"", "its stages are decode");
     REFUSED("clusters", NULL, NULL, "no workflow \"clusters\"", "none, decode, cluster");
     REFUSED("none", "tpu", NULL, "\"tpu\"");
+}
+
+/* The emulated device of the tests is a choice only in a program that has it. Last in main: what was added stays. */
+static void test_added_backend_shows_where_it_is(void **state)
+{
+    (void)state;
+    static const struct bk_ops ops = { .abi = BK_ABI, .name = "emu" };
+    struct workflow_choice c;
+    struct k_err e = { 0 };
+    char names[100];
+
+    assert_int_equal(workflow_choose("cluster", "cluster=emu", NULL, &c, &e), -1);
+    assert_string_equal(e.text, "stage cluster: no backend \"emu\"; choices are auto, gpu, cpu, cuda, hip, opencl");
+    workflow_backends(STAGE_DECODE, names, sizeof names);
+    assert_string_equal(names, "auto, gpu, cpu, cuda, hip, opencl");
+    assert_null(workflow_backend(&stages[STAGE_DECODE], 4));
+    bk_register(&ops);
+    assert_int_equal(workflow_choose("cluster", "cluster=emu", NULL, &c, &e), 0);
+    assert_string_equal(c.backend[STAGE_CLUSTER], "emu");
+    assert_string_equal(c.backend[STAGE_DECODE], "auto");
+    REFUSED("cluster", "cluster=tpu", NULL, "choices are auto, gpu, cpu, cuda, hip, opencl, emu");
 }
 
 static void test_options(void **state)
@@ -164,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_B73_cpu_beside_gpu), cmocka_unit_test(test_B73_refusals),
         cmocka_unit_test(test_options), cmocka_unit_test(test_no_gpu_here),
         cmocka_unit_test(test_sizes), cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_added_backend_shows_where_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
