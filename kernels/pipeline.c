@@ -98,11 +98,25 @@ static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_opti
     struct kdev *d = NULL;
 
     *why = (struct k_err){ .code = K_EDEVICE };
+    if (c->cpu_only) {
+        snprintf(why->text, sizeof why->text, "device %.100s is the CPU", c->device ? c->device : "of this process");
+        return NULL;
+    }
     for (const char *const *b = gpu_order; *b && d == NULL; b++) {
         if (stage_has(id, *b))
             d = open_gpu_of(*b, c, o, why);
     }
     return d;
+}
+
+static struct kdev *open_named(const struct pipeline_conf *c, const char *backend, const struct bk_option *o,
+                               struct k_err *e)
+{
+    if (!c->cpu_only)
+        return kdev_open(backend, c->device, o, e);
+    k_fail(e, K_EDEVICE, "%s asked for, device %.100s is the CPU; choices are auto, cpu", backend,
+           c->device ? c->device : "of this process");
+    return NULL;
 }
 
 static struct kdev *open_for(struct pipeline *p, const struct pipeline_conf *c, enum stage_id id,
@@ -114,8 +128,10 @@ static struct kdev *open_for(struct pipeline *p, const struct pipeline_conf *c, 
     struct k_err why;
     char names[200];
 
-    if (strcmp(backend, "cpu") == 0 || (strcmp(backend, "gpu") != 0 && strcmp(backend, "auto") != 0))
-        return kdev_open(backend, strcmp(backend, "cpu") == 0 ? NULL : c->device, &o, e);
+    if (strcmp(backend, "cpu") == 0)
+        return kdev_open(backend, NULL, &o, e);
+    if (strcmp(backend, "gpu") != 0 && strcmp(backend, "auto") != 0)
+        return open_named(c, backend, &o, e);
     d = open_gpu(c, &o, id, &why);
     if (d)
         return d;

@@ -17,7 +17,8 @@ struct pipeline_conf {
     const char *workflow;        /* none, decode, cluster, ... */
     const char *backends;        /* "STAGE=B,..." or one default; NULL: auto */
     const char *options;         /* "STAGE.OPTION=V,..." or NULL */
-    const char *device;          /* id as `sluice devices` shows it; NULL: the backend's first */
+    const char *device;          /* id as `sluice devices` shows it; NULL: the backend's first; a name only with cpu_only */
+    bool cpu_only;               /* device is the CPU, whatever GPUs are there: auto takes it, a GPU is refused */
     unsigned threads;            /* of a CPU device; 0: as many as the process may use */
     const char *isa;             /* of the cpu backend: v1, v3; NULL: the best there is */
     uint64_t memory_limit;       /* bytes a device may give; 0: no limit */

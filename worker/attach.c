@@ -34,8 +34,8 @@ enum { WORKFLOWS = 8, MAX_SEGMENTS = 65536 };
 struct attach {
     struct wire wire;
     char    *serial, *device_class;
-    const char *device;                          /* for the pipeline: the serial of a device that backends know; NULL: one that is a name only */
     bool     emulated, pin_must;
+    bool     on_cpu;                             /* its serial is a name only: it is the CPU */
     double   nominal;                            /* s; 0: none */
     const struct shm_head *head;                 /* of the buffer */
     const uint8_t *data;
@@ -301,7 +301,7 @@ static int on_run(struct attach *a, const Sluice__RecoRun *m, struct err *e)
 static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow *m, struct err *e)
 {
     const struct pipeline_conf conf = { .workflow = m->workflow ? m->workflow : "", .backends = m->backends, .options = m->options,
-                                        .device = a->device, .threads = a->emulated ? 1 : 0, .stage = say_stage, .arg = a,
+                                        .device = a->serial, .cpu_only = a->on_cpu, .threads = a->emulated ? 1 : 0, .stage = say_stage, .arg = a,
                                         .pin = { .data = a->head, .size = SHM_HEAD + a->size, .read_only = true }, .pin_must = a->pin_must };
     struct k_err why = { 0 };
     Sluice__Ok ok = SLUICE__OK__INIT;
@@ -344,7 +344,7 @@ static int open_first(struct attach *a, struct err *e)
         a->device_class = mem_strdup(open->device->class_);
         a->emulated = open->device->emulated;
         a->pin_must = open->pin_must;
-        a->device = a->emulated || strncmp(a->serial, "cpu-", 4) == 0 ? NULL : a->serial;
+        a->on_cpu = a->emulated || strncmp(a->serial, "cpu-", 4) == 0;
         a->nominal = open->device->has_nominal && open->device->nominal > 0 && open->device->nominal < 3600 ? open->device->nominal : 0;
         dev.serial = a->serial;
         dev.class_ = a->device_class;

@@ -1,7 +1,7 @@
 /* attach_test.c - the reconstruction process in front of a scripted worker: its stages, its device */
 #include "config.h"
 
-#include "kernels_help.h"
+#include "device_fake.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +12,6 @@
 
 #include "attach.h"
 #include "backend/bk_emu.h"
-#include "backend/bk_load.h"
 #include "shm_layout.h"
 #include "wire.h"
 
@@ -78,6 +77,7 @@ static void begin(const char *serial, bool emulated)
         close(pair[0]);
         alarm(LIMIT_S);
         bk_register(bk_emu_entry());
+        fake_reset();                            /* a GPU, 0000:40:00.0 of backend cuda */
         _exit(attach_main(3, argv));
     }
     close(pair[1]);
@@ -141,6 +141,8 @@ static void run(void)
 
 static struct { bool said; uint64_t wanted, actual, chunks, staging; } pinned;       /* of the last RecoDone */
 
+static char ran[300];                            /* of the last RecoDone: backend of the first stage, and why auto had to take it */
+
 /* The stages it says before its result, as "decode cluster ...". */
 static const char *stages_until_done(void)
 {
@@ -155,6 +157,8 @@ static const char *stages_until_done(void)
     }
     assert_int_equal(in.type, SLUICE__TYPE__RECO_DONE);
     const Sluice__RecoDone *done = (const Sluice__RecoDone *)in.m;
+    snprintf(ran, sizeof ran, "%s: %s", done->n_stages ? done->stages[0]->backend : "none",
+             done->n_stages && done->stages[0]->fallback ? done->stages[0]->fallback : "-");
     pinned.said = done->pinned != NULL;
     if (pinned.said) {
         pinned.wanted = done->pinned->wanted;
@@ -221,12 +225,37 @@ static void the_device_it_is_given_is_the_one_it_opens(void **state)
     begin("GPU-1234", false);
     assert_non_null(strstr(workflow("decode", "emu", NULL), "no device GPU-1234"));
     end();
-    /* names only */
-    begin("cpu-n1-0", false);
-    assert_string_equal(workflow("decode", "emu", NULL), "");
-    end();
-    begin("emu-n1-0", true);
-    assert_string_equal(workflow("decode", "emu", NULL), "");
+}
+
+/* Whatever GPUs the machine has (here: one of backend cuda): auto takes the CPU and says why, a GPU is refused. */
+static void a_device_that_is_the_cpu_opens_no_gpu(void **state)
+{
+    static const struct { const char *serial; bool emulated; } of[] = { { "cpu-n1-0", false }, { "emu-n1-0", true } };
+    char want[200];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        begin(of[i].serial, of[i].emulated);
+        assert_string_equal(workflow("cluster", NULL, NULL), "");
+        run();
+        stages_until_done();
+        snprintf(want, sizeof want, "cpu: no usable GPU (device %s is the CPU)", of[i].serial);
+        assert_string_equal(ran, want);
+        assert_string_equal(workflow("decode", "cpu", NULL), "");
+        run();
+        stages_until_done();
+        assert_string_equal(ran, "cpu: -");
+        snprintf(want, sizeof want, "stage cluster: gpu asked for, no usable GPU (device %s is the CPU); choices are auto, gpu, cpu", of[i].serial);
+        assert_memory_equal(workflow("cluster", "cluster=gpu", NULL), want, strlen(want));
+        snprintf(want, sizeof want, "stage decode: cuda asked for, device %s is the CPU; choices are auto, cpu", of[i].serial);
+        assert_string_equal(workflow("cluster", "decode=cuda", NULL), want);
+        end();
+    }
+    begin("0000:40:00.0", false);
+    assert_string_equal(workflow("cluster", NULL, NULL), "");
+    run();
+    stages_until_done();
+    assert_string_equal(ran, "cuda: -");
     end();
 }
 
@@ -237,6 +266,7 @@ int main(void)
         cmocka_unit_test(each_stage_is_a_sign_of_life),
         cmocka_unit_test(what_is_pinned_for_the_device_is_said_with_the_result),
         cmocka_unit_test(the_device_it_is_given_is_the_one_it_opens),
+        cmocka_unit_test(a_device_that_is_the_cpu_opens_no_gpu),
     };
 
     signal(SIGPIPE, SIG_IGN);

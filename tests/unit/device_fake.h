@@ -206,7 +206,7 @@ static void fake_reset(void)
 }
 
 /* How many calls of a kind from the a-th to the b-th. */
-static unsigned fake_calls(unsigned a, unsigned b, enum fake_what what)
+__attribute__((unused)) static unsigned fake_calls(unsigned a, unsigned b, enum fake_what what)
 {
     unsigned n = 0;
     for (unsigned i = a; i < b; i++)
@@ -214,7 +214,7 @@ static unsigned fake_calls(unsigned a, unsigned b, enum fake_what what)
     return n;
 }
 
-static size_t fake_bytes(unsigned a, unsigned b, enum fake_what what)
+__attribute__((unused)) static size_t fake_bytes(unsigned a, unsigned b, enum fake_what what)
 {
     size_t n = 0;
     for (unsigned i = a; i < b; i++)
