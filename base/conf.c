@@ -38,6 +38,7 @@ enum kind {
     BOOL,       /* bool */
     PATHS,      /* char ** and unsigned right after it */
     TEXTS,
+    SIZES,      /* the same, each CLASS=SIZE */
 };
 
 struct key {
@@ -82,9 +83,13 @@ static const struct key role_keys[] = {
     { "users",  TEXTS, AT(conf_role, users) },
     { "groups", TEXTS, AT(conf_role, groups) },
 };
+static const struct key profile_keys[] = {
+    { "shm", SIZES, AT(conf_profile, shm) },
+};
 static const struct key worker_keys[] = {
     { "shm_dir",        PATH, AT(conf_worker, shm_dir),        0, 0, "/dev/shm" },
-    { "huge_pages",     BOOL, AT(conf_worker, huge_pages),     0, 0, "no" },
+    { "lock_memory",    BOOL, AT(conf_worker, lock_memory),    0, 0, "no" },
+    { "huge_pages",     WORD, AT(conf_worker, huge_pages),     0, 0, "no", "no yes must" },
     { "high_water",     REAL, AT(conf_worker, high_water),     0.05, 1, "0.80" },
     { "building_limit", UINT, AT(conf_worker, building_limit), 1, 64, "3" },
     { "crash_dir",      PATH, AT(conf_worker, crash_dir) },
@@ -127,7 +132,7 @@ static const struct key limits_keys[] = {
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };
 
-enum section_id { CLASS, POOL, NODE, ROLE, WORKER, HEALTH, ALARM, LIMITS, SECTIONS };
+enum section_id { CLASS, POOL, NODE, ROLE, PROFILE, WORKER, HEALTH, ALARM, LIMITS, SECTIONS };
 static const struct section {
     const char *name;
     bool titled;
@@ -138,6 +143,7 @@ static const struct section {
     [POOL]   = { "pool",   true,  pool_keys,   ARRAY_LEN(pool_keys) },
     [NODE]   = { "node",   true,  node_keys,   ARRAY_LEN(node_keys) },
     [ROLE]   = { "role",   true,  role_keys,   ARRAY_LEN(role_keys) },
+    [PROFILE] = { "profile", true, profile_keys, ARRAY_LEN(profile_keys) },
     [WORKER] = { "worker", false, worker_keys, ARRAY_LEN(worker_keys) },
     [ALARM]  = { "alarm",  false, alarm_keys,  ARRAY_LEN(alarm_keys) },
     [HEALTH] = { "health", false, health_keys, ARRAY_LEN(health_keys) },
@@ -192,6 +198,29 @@ static int check_text(const struct key *k, const char *text, struct err *e)
     return 0;
 }
 
+/* The size behind CLASS=. */
+static int read_class_size(const char *text, uint64_t *size, struct err *e)
+{
+    const char *equals = strchr(text, '=');
+    char class[64];
+
+    if (equals == NULL || equals == text || equals - text >= (int)sizeof(class))
+        return err_set(e, ERR_USAGE, "CLASS=SIZE is wanted");
+    snprintf(class, sizeof(class), "%.*s", (int)(equals - text), text);
+    if (!str_is_name(class))
+        return err_set(e, ERR_USAGE, "'%s' is no name of a class", class);
+    return str_parse_size(equals + 1, size, e);
+}
+
+static int check_class_size(const struct key *k, const char *text, struct err *e)
+{
+    uint64_t size;
+
+    if (read_class_size(text, &size, e) < 0)
+        return err_prefix(e, "%s '%.100s'", k->name, text);
+    return size >= 65536 ? 0 : wrong(k, text, "a size of 64K at least", e);
+}
+
 static int check_listen(const struct key *k, const char *text, struct err *e)
 {
     const char *colon = strrchr(text, ':');
@@ -243,6 +272,8 @@ static int read_value(const struct key *k, const char *text, void *to, struct er
     case TEXT:
     case TEXTS:
         return keep_string(check_text(k, text, e), text, to);
+    case SIZES:
+        return keep_string(check_class_size(k, text, e), text, to);
     case LISTEN:
         return keep_string(check_listen(k, text, e), text, to);
     case METHOD:
@@ -281,7 +312,7 @@ static bool is_string(enum kind kind)
 
 static bool is_list(enum kind kind)
 {
-    return kind == PATHS || kind == TEXTS;
+    return kind == PATHS || kind == TEXTS || kind == SIZES;
 }
 
 static unsigned *list_count(const struct key *k, char *base)
@@ -473,7 +504,8 @@ static int check_title(enum section_id id, const char *title, char why[160])
 
     switch (id) {
     case CLASS:
-        snprintf(why, 160, "class '%.64s': a name is wanted", title);
+    case PROFILE:
+        snprintf(why, 160, "%s '%.64s': a name is wanted", sections[id].name, title);
         return str_is_name(title) ? 0 : -1;
     case POOL:
         snprintf(why, 160, "pool '%.64s': the pools are online and async", title);
@@ -652,6 +684,40 @@ static int read_roles(struct conf *c, cfg_t *cfg, struct err *e)
     return 0;
 }
 
+/* Every class that it names is there, once. */
+static int check_profile(const struct conf *c, const struct conf_profile *p, struct err *e)
+{
+    for (unsigned i = 0; i < p->n_shm; i++) {
+        size_t n = strcspn(p->shm[i], "=");
+        char class[64];
+
+        snprintf(class, sizeof(class), "%.*s", (int)n, p->shm[i]);
+        if (conf_class_find(c, class) == NULL)
+            return err_set(e, ERR_USAGE, "profile %s: there is no class '%s'", p->name, class);
+        for (unsigned k = 0; k < i; k++)
+            if (strncmp(p->shm[k], p->shm[i], n + 1) == 0)
+                return err_set(e, ERR_USAGE, "profile %s: class %s is given twice", p->name, class);
+    }
+    return 0;
+}
+
+static int read_profiles(struct conf *c, cfg_t *cfg, struct err *e)
+{
+    unsigned n = cfg_size(cfg, "profile");
+
+    c->profiles = mem_array(n, sizeof(*c->profiles));
+    for (unsigned i = 0; i < n; i++) {
+        cfg_t *sec = cfg_getnsec(cfg, "profile", i);
+        struct conf_profile *p = &c->profiles[i];
+
+        c->n_profiles = i + 1;
+        p->name = mem_strdup(cfg_title(sec));
+        if (read_keys(sec, profile_keys, ARRAY_LEN(profile_keys), p, e) < 0 || check_profile(c, p, e) < 0)
+            return at_line(sec, e);
+    }
+    return 0;
+}
+
 static cfg_t *only_section(cfg_t *cfg, const char *name)
 {
     return cfg_size(cfg, name) > 0 ? cfg_getnsec(cfg, name, 0) : NULL;
@@ -666,7 +732,7 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
         || read_keys(only_section(cfg, "limits"), limits_keys, ARRAY_LEN(limits_keys), &c->limits, e) < 0)
         return err_prefix(e, "%s", reading.name);
     if (read_classes(c, cfg, e) < 0 || read_pools(c, cfg, e) < 0 || read_nodes(c, cfg, e) < 0
-        || read_roles(c, cfg, e) < 0)
+        || read_roles(c, cfg, e) < 0 || read_profiles(c, cfg, e) < 0)
         return -1;
     if (c->listen != NULL && strcmp(c->auth, "none") == 0)
         return err_set(e, ERR_USAGE, "%s:%d: listen needs a method of authentication: auth = munge", reading.name, reading.listen_line);
@@ -749,6 +815,10 @@ void conf_destroy(struct conf *c)
         free(c->roles[i].name);
         free_keys(role_keys, ARRAY_LEN(role_keys), &c->roles[i]);
     }
+    for (unsigned i = 0; i < c->n_profiles; i++) {
+        free(c->profiles[i].name);
+        free_keys(profile_keys, ARRAY_LEN(profile_keys), &c->profiles[i]);
+    }
     for (unsigned i = 0; i < 2; i++)
         free(c->pools[i].name);
     free_keys(worker_keys, ARRAY_LEN(worker_keys), &c->worker);
@@ -758,6 +828,7 @@ void conf_destroy(struct conf *c)
     free(c->classes);
     free(c->nodes);
     free(c->roles);
+    free(c->profiles);
     free(c->path);
     free(c);
 }
@@ -836,7 +907,8 @@ static void show_keys(struct str *s, const char *indent, const struct key *keys,
         case REAL:  show_real(s, *(const double *)p); break;
         case BOOL:  str_add(s, *(const bool *)p ? "yes" : "no"); break;
         case PATHS:
-        case TEXTS: show_list(s, k, base); break;
+        case TEXTS:
+        case SIZES: show_list(s, k, base); break;
         default:    show_text(s, *(char *const *)p); break;
         }
         str_add(s, "\n");
@@ -872,6 +944,8 @@ char *conf_show(const struct conf *c)
         show_section(&s, NODE, c->nodes[i].list, &c->nodes[i]);
     for (unsigned i = 0; i < c->n_roles; i++)
         show_section(&s, ROLE, c->roles[i].name, &c->roles[i]);
+    for (unsigned i = 0; i < c->n_profiles; i++)
+        show_section(&s, PROFILE, c->profiles[i].name, &c->profiles[i]);
     return str_take(&s);
 }
 
@@ -881,6 +955,25 @@ const struct conf_class *conf_class_find(const struct conf *c, const char *name)
         if (strcmp(c->classes[i].name, name) == 0)
             return &c->classes[i];
     return NULL;
+}
+
+const struct conf_profile *conf_profile_find(const struct conf *c, const char *name)
+{
+    for (unsigned i = 0; i < c->n_profiles; i++)
+        if (strcmp(c->profiles[i].name, name) == 0)
+            return &c->profiles[i];
+    return NULL;
+}
+
+uint64_t conf_profile_size(const struct conf_profile *p, const char *class)
+{
+    size_t n = strlen(class);
+    uint64_t size;
+
+    for (unsigned i = 0; i < p->n_shm; i++)
+        if (strncmp(p->shm[i], class, n) == 0 && p->shm[i][n] == '=' && read_class_size(p->shm[i], &size, NULL) == 0)
+            return size;
+    return 0;
 }
 
 const struct conf_node *conf_node_find(const struct conf *c, const char *name)

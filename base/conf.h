@@ -22,9 +22,12 @@ struct conf_class {
 struct conf_pool { char *name; unsigned min_good; bool degraded; int nice; };        /* online, async: both always exist */
 struct conf_node { char *list; struct hostlist *names; char *class_name, *pool; char *slurm; };
 struct conf_role { char *name; char **users; unsigned n_users; char **groups; unsigned n_groups; };
+/* Sizes of buffers by class, for `shm set --profile`; "CLASS=SIZE" in the file. */
+struct conf_profile { char *name; char **shm; unsigned n_shm; };
 struct conf_worker {
     char    *shm_dir;           /* default /dev/shm */
-    bool     huge_pages;
+    bool     lock_memory;       /* the buffer is never swapped out */
+    char    *huge_pages;        /* no, yes (with small ones where there are none), must */
     double   high_water;        /* 0.05..1, default 0.80 */
     unsigned building_limit;    /* 1..64, default 3 */
     char    *crash_dir;         /* default STATE_DIR/crash */
@@ -80,6 +83,7 @@ struct conf {
     struct conf_pool   pools[2];                     /* [0] online, [1] async */
     struct conf_node  *nodes;   unsigned n_nodes;
     struct conf_role  *roles;   unsigned n_roles;
+    struct conf_profile *profiles; unsigned n_profiles;
     struct conf_worker worker;
     struct conf_health health;
     struct conf_alarm  alarm;
@@ -91,6 +95,8 @@ struct conf *conf_parse(const char *text, const char *name, struct err *e);
 void  conf_destroy(struct conf *c);
 char *conf_show(const struct conf *c);                         /* as a file that conf_parse takes; caller frees */
 const struct conf_class *conf_class_find(const struct conf *c, const char *name);
+const struct conf_profile *conf_profile_find(const struct conf *c, const char *name);
+uint64_t conf_profile_size(const struct conf_profile *p, const char *class);     /* bytes; 0: it has none for that class */
 /* Class and pool that the configuration gives a node, NULL when it names no such node. */
 const struct conf_node *conf_node_find(const struct conf *c, const char *name);
 

@@ -35,5 +35,6 @@ int str_parse_f64(const char *what, const char *text, double min, double max, do
 /* A name of a node, class, run, profile: 1 to 63 of [A-Za-z0-9._-], first a letter or digit. */
 bool str_is_name(const char *text);
 
+static inline bool str_is_empty(const char *s) { return s == 0 || s[0] == '\0'; }     /* NULL is, too */
 bool str_equal(const char *a, const char *b);       /* NULL equals NULL only */
 #endif

@@ -51,23 +51,35 @@ static int status_of(const Sluice__Changed *c)
     return failed == 0 ? 0 : failed < c->n_results ? ERR_PARTLY : first;
 }
 
-int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__Changed **changed, struct err *e)
+int change_columns(struct context *ctx, struct err *e)
 {
-    Sluice__Changed *c;
-    int r = 0;
-
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (show_columns_check(ctx, &listing, e) < 0)
-        return -1;
-    c = call(ctx, question, SLUICE__TYPE__CHANGED, CALL_LIMIT_S, e);
-    if (c == NULL)
-        return -1;
+    return show_columns_check(ctx, &listing, e) < 0 ? -1 : 1;
+}
+
+int change_show(struct context *ctx, const Sluice__Changed *c, struct err *e)
+{
+    int r = 0;
+
     if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         print_results(c);
     else
         r = show_list(ctx, &listing, NULL, message_list(&c->base, "results"), -1, e);
-    r = r < 0 ? r : status_of(c);
+    return r < 0 ? r : status_of(c);
+}
+
+int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__Changed **changed, struct err *e)
+{
+    Sluice__Changed *c;
+    int r = change_columns(ctx, e);
+
+    if (r <= 0)
+        return r;
+    c = call(ctx, question, SLUICE__TYPE__CHANGED, CALL_LIMIT_S, e);
+    if (c == NULL)
+        return -1;
+    r = change_show(ctx, c, e);
     if (changed != NULL)
         *changed = c;
     else

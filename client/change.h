@@ -10,6 +10,10 @@
 int change_keep(struct context *ctx, const ProtobufCMessage *question, Sluice__Changed **changed, struct err *e);
 int change(struct context *ctx, const ProtobufCMessage *question, struct err *e);
 
+/* The same in parts. 1: go on; 0: -o help was answered; -1: a column that is not there. */
+int change_columns(struct context *ctx, struct err *e);
+int change_show(struct context *ctx, const Sluice__Changed *changed, struct err *e);
+
 /* Whether a reason says something and is not too long. 0 or -1. */
 int change_check_reason(const char *reason, struct err *e);
 

@@ -96,7 +96,7 @@ COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(ru
 COMMAND(replay);        COMMAND(submit);
 COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(job_cancel);   COMMAND(wait);
 COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
-COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);
+COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);
 COMMAND(local);         COMMAND(help);
 
 #endif

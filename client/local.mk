@@ -23,6 +23,7 @@ client_libclient_a_SOURCES = \
 	%D%/cmd_move.c \
 	%D%/cmd_nodes.c \
 	%D%/cmd_replay.c \
+	%D%/cmd_shm.c \
 	%D%/cmd_run.c %D%/run_options.h \
 	%D%/cmd_status.c \
 	%D%/cmd_submit.c \

@@ -101,6 +101,12 @@ const struct command commands[] = {
       ROWS({ "reset", 0, NULL, "release the brake, so that nodes are marked again" },
            { "pool", 'p', "POOL", "of --reset: only this pool's" }) },
     { "shm",   cmd_shm,   NEEDS_SLUICED | SHOWS | TAKES_LIST, 0, 1, "[LIST]", "the nodes' buffers", NULL },
+    { "shm set", cmd_shm_set, NEEDS_SLUICED | SHOWS | TAKES_LIST, 1, 2, "LIST [SIZE]", "gives the nodes' buffers another size",
+      ROWS({ "profile", 0, "NAME", "sizes by class, of a profile of the configuration" },
+           { "when", 0, "WORD", "idle: not refused while a run or a job is there, but done afterwards" },
+           { "no-wait", 0, NULL, "do not wait until they have it" },
+           { "timeout", 0, "DURATION", "how long to wait for that, default 10m" },
+           { "dry-run", 0, NULL, "change nothing" }) },
 
     { "run start", cmd_run_start, NEEDS_SLUICED | SHOWS, 0, 0, "", "starts a run and prints its id", ROWS(RUN_ROWS, WORKFLOW_ROWS) },
     { "run stop",  cmd_run_stop,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "stops a run; returns when all its time-frames are settled",

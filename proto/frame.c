@@ -131,6 +131,7 @@ static const struct frame_type types[] = {
     ROW(GET_HEALTH,       get_health,       1 * KIB,          64, CLIENT),
     ROW(HEALTH,           health,           32 * MIB,     500000, DAEMON),
     ROW(RESET_HEALTH,     reset_health,     1 * KIB,          64, CLIENT),
+    ROW(SET_SHM,          set_shm,          4 * MIB,      100000, CLIENT),
     ROW(WATCH,            watch,            1 * KIB,          64, CLIENT),
 };
 /* clang-format on */

@@ -171,6 +171,27 @@ static void about_brakes(struct alarms *a)
     }
 }
 
+static void count_failed(void *arg, const struct node *n)
+{
+    struct { unsigned n; const struct node *first; } *all = arg;
+
+    if (all->n++ == 0)
+        all->first = n;
+}
+
+static void about_buffers(struct alarms *a)
+{
+    struct { unsigned n; const struct node *first; } all = { 0, NULL };
+    char text[640], wanted[32];
+
+    shm_each_failed(a->d, count_failed, &all);
+    if (all.n == 0)
+        return;
+    snprintf(text, sizeof(text), "%u buffers could not get their size; node %s is to have %s: %s", all.n, all.first->name,
+             str_size_text(shm_wanted(all.first), wanted), all.first->shm.text);
+    tell(a, "ShmNotSet", text, "make room there, or want less, then `sluice shm set` again; sluice shm lists them", 0);
+}
+
 static void about_ourselves(struct alarms *a)
 {
     char text[640];
@@ -196,6 +217,7 @@ void alarms_each(struct sluiced *d, alarm_fn fn, void *arg)
     about_refusals(&a);
     about_pools(&a);
     about_brakes(&a);
+    about_buffers(&a);
     about_ourselves(&a);
     flow_alarms(d->flow, fn, arg);
 }

@@ -1,6 +1,6 @@
 /* change.c - what one decision writes, and the answer that goes out after it
  *
- * From: mark.c, move.c, roster.c.  To: writer.c, events.c, session.c.
+ * From: mark.c, move.c, roster.c, shm.c.  To: writer.c, events.c, session.c.
  * No answer goes out before its commit; an answer that cannot be given any more (the asker has gone) changes nothing about the change.
  */
 #include "config.h"
@@ -18,13 +18,13 @@
 #include "mem.h"
 #include "sluiced.h"
 
-enum item_kind { ITEM_NODE, ITEM_MARK, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
+enum item_kind { ITEM_NODE, ITEM_SHM, ITEM_MARK, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
 
 struct item {
     enum item_kind kind;
     atomic_bool gone;                    /* not to be written any more */
     union {
-        struct row_node node;
+        struct row_node node;            /* ITEM_SHM: name and shm_wanted only */
         struct row_mark mark;
         struct row_move move;
         struct { const char *name, *value; } setting;
@@ -154,6 +154,14 @@ void change_node(struct change *c, const struct row_node *row)
     keep(c, &r->wanted_pool);
 }
 
+void change_shm(struct change *c, const char *node, uint64_t size)
+{
+    struct row_node *r = &item_add(c, ITEM_SHM)->node;
+
+    *r = (struct row_node){ .name = node, .shm_wanted = size };
+    keep(c, &r->name);
+}
+
 void change_mark(struct change *c, const struct row_mark *row)
 {
     struct row_mark *r = &item_add(c, ITEM_MARK)->mark;
@@ -195,6 +203,8 @@ static int item_write(struct item *it, struct db *db, struct err *e)
     switch (it->kind) {
     case ITEM_NODE:
         return rows_put_node(db, &it->node, e);
+    case ITEM_SHM:
+        return rows_put_node_shm(db, it->node.name, it->node.shm_wanted, e);
     case ITEM_MARK:
         return rows_put_mark(db, &it->mark, e);
     case ITEM_MOVE:

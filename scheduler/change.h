@@ -1,6 +1,6 @@
 /* change.h - what one decision writes: rows and their lines of history, together or not at all, and the answer that goes out after it
  *
- * From: mark.c, move.c, roster.c.  To: writer.c, then back: history in memory, the maker's `then`, the asker's answer.
+ * From: mark.c, move.c, roster.c, shm.c.  To: writer.c, then back: history in memory, the maker's `then`, the asker's answer.
  * Copies every string it is given, so that the writer's thread touches nothing of the loop's.
  */
 #ifndef SLUICE_CHANGE_H
@@ -20,6 +20,7 @@ struct sluiced *change_sluiced(const struct change *c);
 const char *change_author(const struct change *c);                  /* "sluiced" unless asked */
 
 void change_node(struct change *c, const struct row_node *row);
+void change_shm(struct change *c, const char *node, uint64_t size);  /* the wanted size of its buffer, nothing else of its row */
 void change_mark(struct change *c, const struct row_mark *row);
 void change_move(struct change *c, const struct row_move *row);
 void change_setting(struct change *c, const char *name, const char *value);       /* rows_put_setting */

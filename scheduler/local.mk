@@ -35,6 +35,7 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/rights.c %D%/rights.h \
 	%D%/roster.c %D%/roster.h \
 	%D%/session.c %D%/session.h \
+	%D%/shm.c %D%/shm.h \
 	%D%/show.c %D%/show.h \
 	%D%/sluiced.c %D%/sluiced.h \
 	%D%/watch.c %D%/watch.h

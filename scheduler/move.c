@@ -271,6 +271,7 @@ void node_emptied(struct node *n)
 {
     if (n->move != NULL)
         move_step(n->move);
+    shm_check(n);
 }
 
 void move_node_changed(struct node *n)

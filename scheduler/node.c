@@ -157,11 +157,9 @@ static const char *trouble_word(const struct node *n)
     return r->word == NULL || r->word[0] == '\0' ? "WorkerTrouble" : r->word;
 }
 
-static bool has_buffer(const struct node *n)
+static bool says_resizing(const struct node *n)
 {
-    if (n->report != NULL && n->report->has_buffer_size)
-        return n->report->buffer_size > 0;
-    return n->registered != NULL && n->registered->buffer_size > 0;
+    return trouble_word(n) != NULL && strcmp(trouble_word(n), "Resizing") == 0;
 }
 
 static bool is_moving(const struct node *n)
@@ -190,6 +188,10 @@ void node_judge(const struct node *n, struct verdict *v)
     moving = is_moving(n);
     if (moving)
         why_add(v, "Moving");
+    if (shm_is_resizing(n) || says_resizing(n)) {
+        why_add(v, "Resizing");
+        moving = true;
+    }
     if (!n->added || n->retiring) {
         why_add(v, "NotAdded");
         error = true;
@@ -207,10 +209,10 @@ void node_judge(const struct node *n, struct verdict *v)
             why_add(v, "Cooldown");
             error = true;
         }
-        if (trouble_word(n) != NULL) {
+        if (trouble_word(n) != NULL && !says_resizing(n)) {
             why_add(v, trouble_word(n));
             error = true;
-        } else if (!has_buffer(n)) {
+        } else if (shm_active(n) == 0) {
             why_add(v, "ShmShort");
             error = true;
         }
@@ -245,6 +247,7 @@ void node_changed(struct node *n)
     n->said = v;
     flow_node_changed(n);
     move_node_changed(n);
+    shm_check(n);
 }
 
 /* After a report or a tick: only when the verdict is another one. */
@@ -274,6 +277,7 @@ void node_send_settings(struct node *n)
     m.pool = (char *)pool_name[n->pool];
     m.has_nice = true;
     m.nice = n->d->conf->pools[n->pool].nice;
+    shm_settings(n, &m);
     chan_send(n->session->chan, 0, &m.base);
     free(off);
 }
@@ -490,6 +494,7 @@ void node_register(struct session *s, uint32_t id, const void *m)
     answer_registered(s, id, n, r);
     health_registered(n);
     node_send_settings(n);
+    shm_registered(n, r->connection <= 1 && r->n_held == 0);
     node_changed(n);
 }
 
@@ -528,6 +533,7 @@ void node_report(struct session *s, uint32_t id, const void *m)
         node_changed(n);
     else
         node_check(n);
+    shm_check(n);
 }
 
 void node_detach(struct node *n, const char *why)
@@ -614,6 +620,7 @@ static void farm_tick(struct ev_loop *loop, ev_timer *w, int events)
         judge_contact(n, now);
     marks_tick(f->d->marks);
     moves_tick(f->d->moves);
+    shms_tick(f->d->shms);
 }
 
 /* ---- the farm ---- */
@@ -848,7 +855,7 @@ static void fill_worker(const struct node *n, Sluice__Node *out)
     if (n->registered == NULL)
         return;
     out->has_buffer_size = out->has_memory = out->has_clock_offset = true;
-    out->buffer_size = n->report != NULL && n->report->has_buffer_size ? n->report->buffer_size : n->registered->buffer_size;
+    out->buffer_size = shm_active(n);
     out->has_shm_active = true;
     out->shm_active = out->buffer_size;
     out->memory = n->registered->memory;
@@ -859,8 +866,6 @@ static void fill_worker(const struct node *n, Sluice__Node *out)
 
 static void fill_intent(const struct node *n, Sluice__Node *out)
 {
-    const struct conf_class *class = conf_class_find(n->d->conf, n->class);
-
     out->name = (char *)n->name;
     out->class_ = (char *)n->class;
     out->has_added = true;
@@ -868,7 +873,7 @@ static void fill_intent(const struct node *n, Sluice__Node *out)
     out->pool = (char *)pool_name[n->pool];
     out->wanted_pool = (char *)pool_name[n->wanted_pool];
     out->has_shm_wanted = true;
-    out->shm_wanted = n->shm_wanted != 0 ? n->shm_wanted : class != NULL ? class->shm : 0;
+    out->shm_wanted = shm_wanted(n);
     out->has_nice_wanted = true;
     out->nice_wanted = n->d->conf->pools[n->pool].nice;
     if (n->move != NULL) {

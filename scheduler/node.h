@@ -10,6 +10,7 @@
 #include <uthash.h>
 #include "dispatch.h"
 #include "session.h"
+#include "shm.h"
 
 enum { POOL_ONLINE = 0, POOL_ASYNC = 1 };
 extern const char *const pool_name[2];
@@ -49,7 +50,8 @@ struct node {
     struct mark_list marks;            /* open ones */
     unsigned marks_ever;               /* blocking ones, open or cleared */
     struct move *move;                 /* the open one, or NULL */
-    uint64_t shm_wanted; int nice_wanted;
+    uint64_t shm_wanted; int nice_wanted;    /* shm_wanted: bytes, 0: what the worker starts with */
+    struct node_shm shm;               /* kept by shm.c */
 
     struct session *session;           /* the worker in contact, or NULL */
     Sluice__Incarnation *incarnation;  /* of the last registration, NULL = never */

@@ -13,6 +13,7 @@
 #include "move.h"
 #include "node.h"
 #include "roster.h"
+#include "shm.h"
 
 static int node_row(void *arg, const struct row_node *row)
 {
@@ -52,6 +53,7 @@ int restore_farm(struct sluiced *d, struct db *db, struct err *e)
     d->moves = m.moves = moves_create(d, ids.move);
     if (health_restore(d->health, db, e) < 0)
         return -1;
+    d->shms = shms_create(d);
     if (rows_load_nodes(db, node_row, d->farm, e) != 0 || rows_load_marks(db, false, mark_row, d, e) != 0 || rows_load_moves(db, false, move_row, &m, e) != 0)
         return -1;
     log_info("state: %u nodes, %u open marks, %u open moves", farm_count(d->farm), marks_open(d->marks), moves_open(d->moves));

@@ -50,6 +50,7 @@ void roster_restore(struct farm *f, const struct row_node *row)
     n->added = row->retired == 0;
     n->added_at = row->added;
     n->shm_wanted = row->shm_wanted;
+    n->shm.state = row->shm_wanted != 0 ? SHM_WAITING : SHM_SET;
     n->nice_wanted = row->nice_wanted;
     n->pool = str_equal(row->pool, pool_name[POOL_ASYNC]) ? POOL_ASYNC : POOL_ONLINE;
     n->wanted_pool = str_equal(row->wanted_pool, pool_name[POOL_ASYNC]) ? POOL_ASYNC : POOL_ONLINE;

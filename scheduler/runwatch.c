@@ -15,6 +15,13 @@
 
 /* ---- as others see the pool ---------------------------------------------------------------- */
 
+const char *run_name(struct sluiced *d, uint64_t id)
+{
+    const struct run *r = d->runs == NULL ? NULL : run_find(d->runs, id, false);
+
+    return r == NULL || r->work.name == NULL ? "" : r->work.name;
+}
+
 bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run)
 {
     struct run *r;

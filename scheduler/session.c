@@ -27,6 +27,7 @@
 #include "node.h"
 #include "rights.h"
 #include "roster.h"
+#include "shm.h"
 #include "show.h"
 #include "str.h"
 #include "watch.h"
@@ -70,6 +71,8 @@ static void wait_for(struct session *s, uint32_t id, const void *m)
 
     if (w->kind != NULL && strcmp(w->kind, "move") == 0)
         move_wait(s, id, m);
+    else if (w->kind != NULL && strcmp(w->kind, "shm") == 0)
+        shm_wait(s, id, m);
     else
         flow_wait(s, id, m);
 }
@@ -110,7 +113,7 @@ static const struct row {
     T(GET_JOBS)      { job_list,          FROM_CLIENT, RIGHT_READ },
     T(GET_TASKS)     { job_tasks,         FROM_CLIENT, RIGHT_READ },
     T(GET_CRASHES)   { crash_list,        FROM_CLIENT, RIGHT_READ },
-    T(GET_SHM)       { show_shm,          FROM_CLIENT, RIGHT_READ },
+    T(GET_SHM)       { shm_show,          FROM_CLIENT, RIGHT_READ },
     T(GET_CONFIG)    { show_config,       FROM_CLIENT, RIGHT_READ },
     T(GET_METRICS)   { show_metrics,      FROM_CLIENT, RIGHT_READ },
     T(GET_CHECK)     { show_check,        FROM_CLIENT, RIGHT_READ },
@@ -130,6 +133,7 @@ static const struct row {
     T(ADD_NODES)     { roster_add,        FROM_CLIENT, RIGHT_EXPERT },
     T(RETIRE_NODES)  { roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
     T(RESET_HEALTH)  { health_reset,      FROM_CLIENT, RIGHT_EXPERT },
+    T(SET_SHM)       { shm_set,           FROM_CLIENT, RIGHT_EXPERT },
     T(PURGE_CRASHES) { crash_purge,       FROM_CLIENT, RIGHT_EXPERT },
     T(BACKUP)        { show_backup,       FROM_CLIENT, RIGHT_EXPERT },
 };

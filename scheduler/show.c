@@ -207,8 +207,7 @@ static int by_name(const void *a, const void *b)
     return node_compare_names((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
 }
 
-/* The nodes of these names (none: all), in natural order, each once. NULL: e names the first that is not there. */
-static struct node **named_nodes(struct farm *f, char *const *names, size_t n_names, size_t *n, struct err *e)
+struct node **show_named(struct farm *f, char *const *names, size_t n_names, size_t *n, struct err *e)
 {
     struct node **at = mem_array((n_names == 0 ? farm_count(f) : n_names) + 1, sizeof(*at));
     size_t count = 0;
@@ -267,7 +266,7 @@ void show_nodes(struct session *s, uint32_t id, const void *message)
         session_error(s, id, &e, NULL);
         return;
     }
-    at = named_nodes(s->d->farm, q->names, q->n_names, &n, &e);
+    at = show_named(s->d->farm, q->names, q->n_names, &n, &e);
     if (at == NULL) {
         session_error(s, id, &e, NULL);
         return;
@@ -286,62 +285,6 @@ void show_nodes(struct session *s, uint32_t id, const void *message)
     for (size_t i = 0; i < out.n_nodes; i++)
         node_message_free(out.nodes[i]);
     free(out.nodes);
-    free(bodies);
-    free(at);
-}
-
-/* ---- buffers ---- */
-
-static void fill_shm(const struct node *n, Sluice__ShmInfo *out)
-{
-    const struct conf_class *class = conf_class_find(n->d->conf, n->class);
-
-    sluice__shm_info__init(out);
-    out->node = (char *)n->name;
-    out->has_wanted = out->has_pending = true;
-    out->wanted = n->shm_wanted != 0 ? n->shm_wanted : class != NULL ? class->shm : 0;
-    if (n->registered == NULL)
-        return;
-    out->has_active = out->has_generation = true;
-    out->active = n->report != NULL && n->report->has_buffer_size ? n->report->buffer_size : n->registered->buffer_size;
-    out->generation = n->report != NULL && n->report->has_generation ? n->report->generation : n->registered->generation;
-    out->pending = n->shm_wanted != 0 && n->shm_wanted != out->active;
-    if (n->report == NULL)
-        return;
-    out->has_used = out->has_free = out->has_largest_free = true;
-    out->used = n->report->bytes_used;
-    out->free = out->active > out->used ? out->active - out->used : 0;
-    out->largest_free = n->report->largest_free;
-    out->numa_wanted = n->report->numa_wanted;
-    out->numa = n->report->numa_actual;
-    out->has_misplaced = n->report->has_misplaced;
-    out->misplaced = n->report->misplaced;
-}
-
-void show_shm(struct session *s, uint32_t id, const void *message)
-{
-    const Sluice__GetShm *q = message;
-    Sluice__Shm out = SLUICE__SHM__INIT;
-    Sluice__ShmInfo *bodies;
-    struct node **at;
-    struct err e;
-    size_t n;
-
-    at = named_nodes(s->d->farm, q->names, q->n_names, &n, &e);
-    if (at == NULL) {
-        session_error(s, id, &e, NULL);
-        return;
-    }
-    bodies = mem_array(n + 1, sizeof(*bodies));
-    out.shm = mem_array(n + 1, sizeof(*out.shm));
-    for (size_t i = 0; i < n; i++) {
-        if (!show_is_shown(at[i]))
-            continue;
-        out.shm[out.n_shm] = &bodies[out.n_shm];
-        fill_shm(at[i], &bodies[out.n_shm++]);
-    }
-    session_answer(s, id, &out.base);
-    free(out.shm);
     free(bodies);
     free(at);
 }

@@ -12,7 +12,6 @@ void show_destroy(struct show *s);
 
 void show_status(struct session *s, uint32_t id, const void *m);       /* GET_STATUS */
 void show_nodes(struct session *s, uint32_t id, const void *m);        /* GET_NODES */
-void show_shm(struct session *s, uint32_t id, const void *m);          /* GET_SHM */
 void show_config(struct session *s, uint32_t id, const void *m);       /* GET_CONFIG */
 void show_metrics(struct session *s, uint32_t id, const void *m);      /* GET_METRICS */
 void show_check(struct session *s, uint32_t id, const void *m);        /* GET_CHECK */
@@ -31,6 +30,9 @@ char *metrics_text(struct sluiced *d);
 
 /* A node is shown when it belongs to the farm, is in contact, or bears a mark. */
 struct node;
+struct farm;
 bool show_is_shown(const struct node *n);
+/* The nodes of these names (none: all), in natural order, each once; the caller frees. NULL: e names the first that is not there. */
+struct node **show_named(struct farm *f, char *const *names, size_t n_names, size_t *n, struct err *e);
 
 #endif

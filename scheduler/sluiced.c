@@ -225,6 +225,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
     jobs_destroy(d->jobs);
     runs_destroy(d->runs);
     show_destroy(d->show);
+    shms_destroy(d->shms);
     moves_destroy(d->moves);
     farm_destroy(d->farm);
     health_destroy(d->health);

@@ -29,6 +29,7 @@ struct sluiced {
     struct marks    *marks;         /* mark.h: numbers, expiry */
     struct health   *health;        /* health.h: automatic marks, their brake */
     struct moves    *moves;         /* move.h */
+    struct shms     *shms;          /* shm.h: sizes of the buffers */
     struct runs     *runs;          /* run.h: runs and their TFs */
     struct jobs     *jobs;          /* job.h: async work */
     struct flow     *flow;          /* flow.h: the ledger, and who gets what */

@@ -18,6 +18,8 @@ int rows_load_events_from(struct db *db, uint64_t from, unsigned limit,
 
 struct row_node { const char *name, *class, *pool, *wanted_pool; int64_t added, retired; uint64_t shm_wanted; int nice_wanted; };
 int rows_put_node(struct db *db, const struct row_node *n, struct err *e);
+/* Of a node that has a row: what else stands there may be changed by others meanwhile. */
+int rows_put_node_shm(struct db *db, const char *name, uint64_t size, struct err *e);
 int rows_load_nodes(struct db *db, int (*each)(void *arg, const struct row_node *), void *arg, struct err *e);
 
 struct row_mark {

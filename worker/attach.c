@@ -45,6 +45,14 @@ struct attach {
 
 /* ---- the buffer --------------------------------------------------------------------------------------- */
 
+static void unmap_buffer(struct attach *a)
+{
+    if (a->head != NULL)
+        munmap((void *)a->head, SHM_HEAD + a->size);
+    a->head = NULL;
+}
+
+/* In the place of the one that was mapped before, if any. */
 static int map_buffer(struct attach *a, int fd, const Sluice__RecoOpen *m, struct err *e)
 {
     struct stat st;
@@ -57,6 +65,7 @@ static int map_buffer(struct attach *a, int fd, const Sluice__RecoOpen *m, struc
     void *p = mmap(NULL, SHM_HEAD + m->buffer_size, PROT_READ, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return err_errno(e, ERR_FAILED, "the buffer: %" PRIu64 " bytes cannot be mapped", SHM_HEAD + m->buffer_size);
+    unmap_buffer(a);
     a->head = p;
     a->data = (const uint8_t *)p + SHM_HEAD;
     a->size = m->buffer_size;
@@ -322,41 +331,69 @@ static int on_workflow(struct attach *a, uint32_t id, const Sluice__RecoWorkflow
 
 /* ---- the conversation ---------------------------------------------------------------------------------- */
 
-static int open_first(struct attach *a, struct err *e)
+static void forget_pipelines(struct attach *a)
 {
-    struct wire_message in;
+    for (unsigned i = 0; i < WORKFLOWS; i++) {
+        pipeline_destroy(a->pipeline[i]);
+        a->pipeline[i] = NULL;
+    }
+}
+
+static int say_ready(struct attach *a, struct err *e)
+{
     Sluice__RecoReady m = SLUICE__RECO_READY__INIT;
     Sluice__Device dev = SLUICE__DEVICE__INIT;
     char *names[32];
+
+    dev.serial = a->serial;
+    dev.class_ = a->device_class;
+    dev.has_numa_actual = 1;
+    dev.numa_actual = place_own_domain();
+    m.software = (char *)"sluice-reco " PACKAGE_VERSION;
+    m.device = &dev;
+    m.workflows = names;
+    for (const struct workflow *w = workflows; w->name != NULL && m.n_workflows < ARRAY_LEN(names); w++)
+        names[m.n_workflows++] = (char *)w->name;
+    return wire_send(&a->wire, 0, &m.base, NULL, 0, e);
+}
+
+static void take_device(struct attach *a, const Sluice__Device *device)
+{
+    a->serial = mem_strdup(device->serial);
+    a->device_class = mem_strdup(device->class_);
+    a->emulated = device->emulated;
+    a->on_cpu = a->emulated || strncmp(a->serial, "cpu-", 4) == 0;
+    a->nominal = device->has_nominal && device->nominal > 0 && device->nominal < 3600 ? device->nominal : 0;
+}
+
+/* The first says whose process this is, too; a later one, that the buffer has another size. */
+static int on_open(struct attach *a, const struct wire_message *in, struct err *e)
+{
+    const Sluice__RecoOpen *open = (const Sluice__RecoOpen *)in->m;
+
+    if (in->n_fds != 1 || open->device == NULL || open->device->serial == NULL)
+        return err_set(e, ERR_PROTOCOL, "RecoOpen with a device and one descriptor wanted");
+    if (open->major != PROTO_MAJOR)
+        return err_set(e, ERR_PROTOCOL, "the worker speaks version %" PRIu32 " of the protocol, this program %d", open->major, PROTO_MAJOR);
+    if (a->serial != NULL && strcmp(a->serial, open->device->serial) != 0)
+        return err_set(e, ERR_PROTOCOL, "RecoOpen for device %.60s, this process is of %s", open->device->serial, a->serial);
+    a->pin_must = open->pin_must;
+    forget_pipelines(a);                         /* they may have pinned the old mapping */
+    if (map_buffer(a, in->fds[0], open, e) < 0)
+        return -1;
+    if (a->serial == NULL)
+        take_device(a, open->device);
+    return say_ready(a, e);
+}
+
+static int open_first(struct attach *a, struct err *e)
+{
+    struct wire_message in;
     int rc = wire_read(&a->wire, &in, e);
 
     if (rc <= 0)
         return rc < 0 ? -1 : err_set(e, ERR_UNREACHABLE, "the worker closed before it said anything");
-    const Sluice__RecoOpen *open = (const Sluice__RecoOpen *)in.m;
-    if (in.type != SLUICE__TYPE__RECO_OPEN || in.n_fds != 1 || open->device == NULL || open->device->serial == NULL)
-        rc = err_set(e, ERR_PROTOCOL, "RecoOpen with a device and one descriptor wanted first");
-    else if (open->major != PROTO_MAJOR)
-        rc = err_set(e, ERR_PROTOCOL, "the worker speaks version %" PRIu32 " of the protocol, this program %d", open->major, PROTO_MAJOR);
-    else
-        rc = map_buffer(a, in.fds[0], open, e);
-    if (rc == 0) {
-        a->serial = mem_strdup(open->device->serial);
-        a->device_class = mem_strdup(open->device->class_);
-        a->emulated = open->device->emulated;
-        a->pin_must = open->pin_must;
-        a->on_cpu = a->emulated || strncmp(a->serial, "cpu-", 4) == 0;
-        a->nominal = open->device->has_nominal && open->device->nominal > 0 && open->device->nominal < 3600 ? open->device->nominal : 0;
-        dev.serial = a->serial;
-        dev.class_ = a->device_class;
-        dev.has_numa_actual = 1;
-        dev.numa_actual = place_own_domain();
-        m.software = (char *)"sluice-reco " PACKAGE_VERSION;
-        m.device = &dev;
-        m.workflows = names;
-        for (const struct workflow *w = workflows; w->name != NULL && m.n_workflows < ARRAY_LEN(names); w++)
-            names[m.n_workflows++] = (char *)w->name;
-        rc = wire_send(&a->wire, 0, &m.base, NULL, 0, e);
-    }
+    rc = in.type == SLUICE__TYPE__RECO_OPEN ? on_open(a, &in, e) : err_set(e, ERR_PROTOCOL, "RecoOpen wanted first");
     wire_free(&in);
     return rc < 0 ? -1 : 0;
 }
@@ -370,6 +407,9 @@ static int serve_one(struct attach *a, struct err *e)
     if (rc <= 0)
         return rc;
     switch (in.type) {
+    case SLUICE__TYPE__RECO_OPEN:
+        rc = on_open(a, &in, e);
+        break;
     case SLUICE__TYPE__RECO_WORKFLOW:
         rc = on_workflow(a, in.id, (const Sluice__RecoWorkflow *)in.m, e);
         break;
@@ -388,10 +428,8 @@ static int serve_one(struct attach *a, struct err *e)
 
 static void attach_free(struct attach *a)
 {
-    for (unsigned i = 0; i < WORKFLOWS; i++)
-        pipeline_destroy(a->pipeline[i]);
-    if (a->head != NULL)
-        munmap((void *)a->head, SHM_HEAD + a->size);
+    forget_pipelines(a);
+    unmap_buffer(a);
     free(a->serial);
     free(a->device_class);
 }

@@ -55,6 +55,7 @@ struct device {
     enum device_state state;
     struct child *child;
     struct chan  *chan;
+    uint64_t generation;                         /* of the buffer, as its process was told */
     struct { char *recipe; uint64_t used; } recipe[RECIPES];     /* used: turn of the last TF of it */
     unsigned asked;                              /* place of the recipe that was asked for last */
     struct held *held;
@@ -85,6 +86,7 @@ struct devices {
 static const struct { enum device_event event; enum device_state from, to; } step[] = {
     { DEVICE_SPAWN,   DEVICE_DOWN,   DEVICE_BOOT },
     { DEVICE_READY,   DEVICE_BOOT,   DEVICE_IDLE },
+    { DEVICE_ATTACH,  DEVICE_IDLE,   DEVICE_BOOT },
     { DEVICE_ASK,     DEVICE_IDLE,   DEVICE_SETUP },
     { DEVICE_GO,      DEVICE_IDLE,   DEVICE_RUN },
     { DEVICE_GO,      DEVICE_SETUP,  DEVICE_RUN },
@@ -254,6 +256,8 @@ static void look_where(struct device *d)
         place_compare(&d->place, &cpus, d->cpus, d->domain, d->misplaced, sizeof d->misplaced);
 }
 
+static void reattach(struct device *d);
+
 static void ready(struct device *d, const Sluice__RecoReady *m)
 {
     if (d->state != DEVICE_BOOT) {
@@ -271,6 +275,8 @@ static void ready(struct device *d, const Sluice__RecoReady *m)
     look_where(d);
     if (d->misplaced[0] != '\0')
         log_warning("device %s: %s", d->serial, d->misplaced);
+    if (d->generation != buffer_generation(d->all->worker->buffer))
+        reattach(d);
     devices_pump(d->all);
 }
 
@@ -420,7 +426,7 @@ static int nice_of(const struct worker *w)
     return priority_behind(&w->priority, w->nice_wanted);
 }
 
-static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Device *dev)
+static void fill_open(struct device *d, Sluice__RecoOpen *m, Sluice__Device *dev)
 {
     const struct worker *w = d->all->worker;
 
@@ -436,12 +442,23 @@ static void fill_open(const struct device *d, Sluice__RecoOpen *m, Sluice__Devic
     m->has_major = m->has_buffer_size = m->has_generation = m->has_nice = 1;
     m->major = PROTO_MAJOR;
     m->buffer_size = buffer_size(w->buffer);
-    m->generation = buffer_generation(w->buffer);
+    m->generation = d->generation = buffer_generation(w->buffer);
     m->device = dev;
     m->node = (char *)w->node;
     m->nice = nice_of(w);
     m->has_pin_must = 1;
     m->pin_must = w->conf->worker.pin_must;
+}
+
+/* Tells it of the buffer; takes the descriptor. */
+static void send_open(struct device *d, int fd)
+{
+    Sluice__RecoOpen m;
+    Sluice__Device dev;
+
+    fill_open(d, &m, &dev);
+    chan_send_fds(d->chan, 0, &m.base, &fd, 1);
+    close(fd);
 }
 
 /* Socket pair, buffer, process; what fails leaves nothing. */
@@ -453,8 +470,6 @@ static int boot(struct device *d, struct err *e)
     const char *argv[] = { w->reco, "attach", "--fd", "3", NULL };
     struct child_conf conf = { .argv = argv, .name = d->serial, .nice = nice_of(w), .place = &d->place, .ended = ended, .stuck = stuck,
                                .arg = d };
-    Sluice__RecoOpen m;
-    Sluice__Device dev;
     int pair[2], fd = buffer_reader(w->buffer, e);
 
     if (fd < 0)
@@ -475,10 +490,26 @@ static int boot(struct device *d, struct err *e)
     d->chan = chan_create(w->loop, pair[0], &limits, &events, d);
     chan_known(d->chan);
     chan_allow(d->chan, 1u << SLUICE__ROLE__RECO);
-    fill_open(d, &m, &dev);
-    chan_send_fds(d->chan, 0, &m.base, &fd, 1);
-    close(fd);
+    send_open(d, fd);
     return 0;
+}
+
+/* An idle process maps the buffer as it is now; one that cannot is replaced. */
+static void reattach(struct device *d)
+{
+    struct err e;
+    int fd;
+
+    if (d->state != DEVICE_IDLE || d->chan == NULL || !buffer_is_open(d->all->worker->buffer))
+        return;
+    fd = buffer_reader(d->all->worker->buffer, &e);
+    if (fd < 0) {
+        doom(d, "Crashed", e.text);
+        return;
+    }
+    forget_recipes(d);
+    post(d, DEVICE_ATTACH);
+    send_open(d, fd);
 }
 
 /* Whether what the last process had is free again; if not, devices_offer comes when there is news. */
@@ -800,6 +831,14 @@ void devices_offer(struct devices *all)
         if (all->device[i].state == DEVICE_DOWN && !ev_is_active(&all->device[i].again))
             start(all->worker->loop, &all->device[i].again, 0);
     }
+}
+
+void devices_reattach(struct devices *all)
+{
+    for (unsigned i = 0; i < all->n; i++)
+        reattach(&all->device[i]);
+    if (all->started)
+        devices_offer(all);
 }
 
 struct devices *devices_create(struct worker *w)

@@ -12,7 +12,7 @@ struct devices;
 
 /* Their states, and what moves them; the table is in device.c. */
 enum device_state { DEVICE_DOWN, DEVICE_BOOT, DEVICE_IDLE, DEVICE_SETUP, DEVICE_RUN, DEVICE_ENDING, DEVICE_STUCK, DEVICE_N_STATES };
-enum device_event { DEVICE_SPAWN, DEVICE_READY, DEVICE_ASK, DEVICE_GO, DEVICE_RESULT, DEVICE_KILL, DEVICE_HELD_ON, DEVICE_GONE, DEVICE_N_EVENTS };
+enum device_event { DEVICE_SPAWN, DEVICE_READY, DEVICE_ATTACH, DEVICE_ASK, DEVICE_GO, DEVICE_RESULT, DEVICE_KILL, DEVICE_HELD_ON, DEVICE_GONE, DEVICE_N_EVENTS };
 /* -1: the event does not fit the state. */
 int device_next(enum device_state from, enum device_event event, enum device_state *to);
 
@@ -21,6 +21,8 @@ void devices_destroy(struct devices *d);
 void devices_start(struct devices *d);           /* the buffer is there: processes may start */
 /* The real devices of the node are known now: they are taken in, and start as soon as they may. Called once. */
 void devices_found(struct devices *d, const struct gpu *list, unsigned n);
+/* The buffer has another generation, and nothing of it is in use: idle processes map it anew, others when they are ready. */
+void devices_reattach(struct devices *d);
 void devices_offer(struct devices *d);           /* there is news of their memory: those that waited for it may start */
 void devices_stop(struct devices *d);            /* TERM to all, nothing starts again */
 bool devices_stopped(const struct devices *d);   /* no process is left */

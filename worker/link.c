@@ -18,6 +18,7 @@
 #include "mem.h"
 #include "peer.h"
 #include "report.h"
+#include "resize.h"
 #include "str.h"
 #include "worker.h"
 
@@ -129,6 +130,8 @@ static void on_settings(struct link *l, uint32_t id, const void *arg)
         devices_nice(w->devices);
     }
     devices_off(w->devices, m->devices_off, m->n_devices_off);
+    if (m->has_shm_order && m->shm_order != 0 && m->shm_size >= BUFFER_LEAST)
+        resize_order(w->resize, m->shm_order, m->shm_size);
     worker_changed(w);
 }
 

@@ -17,6 +17,7 @@ worker_libworker_a_SOURCES = \
 	%D%/held.c %D%/held.h \
 	%D%/intake.c %D%/intake.h \
 	%D%/link.c %D%/link.h \
+	%D%/maps.c %D%/maps.h \
 	%D%/place.c %D%/place.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/priority.c %D%/priority.h \
@@ -24,6 +25,7 @@ worker_libworker_a_SOURCES = \
 	%D%/query.c %D%/query.h \
 	%D%/range.c %D%/range.h \
 	%D%/report.c %D%/report.h \
+	%D%/resize.c %D%/resize.h \
 	%D%/room.c %D%/room.h \
 	%D%/segments.c %D%/segments.h \
 	%D%/times.c %D%/times.h \

@@ -18,6 +18,7 @@
 #include "mem.h"
 #include "notify.h"
 #include "report.h"
+#include "resize.h"
 #include "str.h"
 #include "watch.h"
 
@@ -54,6 +55,7 @@ struct program {
     int      lock;
     int      status;
     struct ev_timer tick, first, buffer_again, old_again, stop_limit, watchdog;
+    bool     opened;                             /* the buffer has been there */
     struct ev_signal term, interrupt, hup;
     int64_t  ticked;
     struct pool_task list_task; char *list, *list_next; bool list_writing;
@@ -140,7 +142,7 @@ static int find_class(struct program *p, struct err *e)
         return err_set(e, ERR_USAGE, "node %s: class %s is not in the configuration", p->w.node, name);
     if (p->w.shm_size == 0)
         p->w.shm_size = p->w.class->shm;
-    if (p->w.shm_size < 65536)
+    if (p->w.shm_size < BUFFER_LEAST)
         return err_set(e, ERR_USAGE, "node %s: a buffer of at least 64K wanted, class %s or --shm gives %" PRIu64, p->w.node, name,
                        p->w.shm_size);
     return 0;
@@ -357,6 +359,10 @@ static void buffer_opened(void *arg, const struct err *why)
 {
     struct program *p = arg;
 
+    resize_over(p->w.resize, why);
+    if (buffer_is_open(p->w.buffer) && p->opened)
+        return;                                  /* it has another size, or the one that it had */
+    p->opened = buffer_is_open(p->w.buffer);
     if (why != NULL) {
         report_trouble(p->w.report, "Shm", why->text);
         double s = p->buffer_again.repeat * 2;
@@ -420,6 +426,7 @@ static void tick(struct ev_loop *loop, struct ev_timer *t, int revents)
     }
     intake_tick(p->w.intake);
     devices_tick(p->w.devices);
+    resize_tick(p->w.resize);
     deliver_tick(p->w.deliver);
 }
 
@@ -511,10 +518,11 @@ static int set_up(struct program *p, struct err *e)
     w->watch = watch_create(w->loop, mark, list_changed, p, e);
     const struct buffer_conf conf = {
         .loop = w->loop, .shm_dir = p->shm_dir, .run_dir = p->run_dir, .farm = w->farm, .node = w->node, .size = w->shm_size,
-        .huge_pages = p->conf->worker.huge_pages, .nice = nice, .room_root = "", .opened = buffer_opened, .arg = p,
+        .huge_pages = p->conf->worker.huge_pages, .lock = p->conf->worker.lock_memory, .nice = nice, .room_root = "", .opened = buffer_opened, .arg = p,
     };
     if (w->watch == NULL || (w->buffer = buffer_create(&conf, e)) == NULL)
         return -1;
+    w->resize = resize_create(w);
     w->fences = fences_create(200000);
     w->topology = topology_load(e);
     if (w->topology == NULL)
@@ -569,6 +577,7 @@ static void tear_down(struct program *p)
     works_free(&w->works);
     fences_destroy(w->fences);
     buffer_destroy(w->buffer, true);
+    resize_destroy(w->resize);
     names_destroy(w->names);
     unlink(p->processes);
     ev_loop_destroy(w->loop);

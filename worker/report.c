@@ -15,6 +15,7 @@
 #include "link.h"
 #include "log.h"
 #include "mem.h"
+#include "resize.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -50,7 +51,8 @@ static const char *trouble(const struct report *r, const char **text)
     const char *word;
 
     if (!buffer_is_open(w->buffer)) {
-        *text = r->extra_word != NULL && strcmp(r->extra_word, "Shm") == 0 ? r->extra : "the buffer is being made";
+        *text = r->extra_word != NULL && strcmp(r->extra_word, "Shm") == 0 ? r->extra : buffer_size(w->buffer) > 0 ? "the buffer gets another size"
+                                                                                                               : "the buffer is being made";
         return buffer_word(w->buffer);
     }
     if (r->extra_word != NULL) {
@@ -122,6 +124,14 @@ static void send_report(struct report *r)
     m.buffer_size = buffer_size(w->buffer);
     m.restarts = w->restarts;
     checks_fill(w->checks, &m);
+    m.has_shm_order = resize_done(w->resize) != 0;
+    m.shm_order = resize_done(w->resize);
+    m.shm_failure = (char *)resize_failure(w->resize);
+    m.has_page_size = buffer_page_size(w->buffer) != 0;
+    m.page_size = buffer_page_size(w->buffer);
+    m.huge_wanted = (char *)buffer_huge_wanted(w->buffer);
+    m.has_huge_actual = m.has_page_size;
+    m.huge_actual = buffer_huge(w->buffer);
     fill_domains(w, &m, domains, sizeof domains);
     link_send(w->link, &m.base);
     r->sent = ev_now(w->loop);

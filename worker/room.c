@@ -13,11 +13,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Files of /proc and /sys have size 0: they are read, not measured. NULL: not there. */
@@ -186,17 +189,29 @@ static uint64_t mem_available(const char *root)
     return n;
 }
 
+/* With CAP_IPC_LOCK there is no limit of locked memory. */
+static bool may_lock(const char *root)
+{
+    char *text = read_small(root, "/proc/self/status");
+    const char *at = text ? strstr(text, "CapEff:") : NULL;
+    bool may = at != NULL && (strtoull(at + strlen("CapEff:"), NULL, 16) >> CAP_IPC_LOCK & 1) != 0;
+
+    free(text);
+    return may;
+}
+
 int room_measure(const char *folder, const char *root, struct room *r, struct err *e)
 {
     struct statvfs fs;
-    struct rlimit file;
+    struct rlimit file, locked;
 
     if (statvfs(folder, &fs) < 0)
         return err_errno(e, ERR_FAILED, "%s: its free space cannot be read", folder);
-    if (getrlimit(RLIMIT_FSIZE, &file) < 0)
-        return err_errno(e, ERR_FAILED, "the file size limit cannot be read");
+    if (getrlimit(RLIMIT_FSIZE, &file) < 0 || getrlimit(RLIMIT_MEMLOCK, &locked) < 0)
+        return err_errno(e, ERR_FAILED, "the limits of file sizes and locked memory cannot be read");
     r->disk = (uint64_t)fs.f_bavail * fs.f_frsize;
     r->file = file.rlim_cur == RLIM_INFINITY ? ROOM_ANY : file.rlim_cur;
+    r->locked = locked.rlim_cur == RLIM_INFINITY || may_lock(root) ? ROOM_ANY : locked.rlim_cur;
     r->memory = mem_available(root);
     return room_cgroup(root, r, e);
 }
@@ -211,6 +226,7 @@ int room_check(const struct room *r, const char *folder, uint64_t wanted, uint64
     const struct { uint64_t left; const char *what, *where; } bound[] = {
         { add(r->disk, have),   "available in", folder },
         { r->file,              "allowed by", "the file size limit (ulimit -f)" },
+        { r->locked,            "allowed by", "the limit of locked memory (ulimit -l)" },
         { add(r->memory, have), "available in", "the memory of this machine" },
         { add(r->cgroup, have), "left by the memory limit of control group", r->cgroup_path },
     };
@@ -225,4 +241,45 @@ int room_check(const struct room *r, const char *folder, uint64_t wanted, uint64
         return 0;
     return err_set(e, ERR_STATE, "%s wanted, %s %s %s", str_size_text(wanted, want),
                    str_size_text(bound[least].left, left), bound[least].what, bound[least].where);
+}
+
+/* The option huge= of a tmpfs, from the line of /proc/self/mountinfo whose device is that of the folder; "" when it has none. */
+static void mount_huge(const char *root, const char *folder, char out[32])
+{
+    char *text = read_small(root, "/proc/self/mountinfo"), *save = NULL, device[32];
+    struct stat st;
+
+    out[0] = '\0';
+    if (stat(folder, &st) < 0)
+        st.st_dev = 0;
+    snprintf(device, sizeof device, " %u:%u ", major(st.st_dev), minor(st.st_dev));
+    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line != NULL; line = strtok_r(NULL, "\n", &save)) {
+        const char *options = strstr(line, device) != NULL ? strstr(line, "huge=") : NULL;
+        if (options != NULL)
+            snprintf(out, 32, "%.*s", (int)strcspn(options + 5, ", \n"), options + 5);
+    }
+    free(text);
+}
+
+/* The word in brackets: "always [never] deny". */
+static void chosen(const char *text, char out[32])
+{
+    const char *open = text ? strchr(text, '[') : NULL;
+
+    snprintf(out, 32, "%.*s", open ? (int)strcspn(open + 1, "]") : 7, open ? open + 1 : "unknown");
+}
+
+int room_check_huge(const char *folder, const char *root, uint64_t wanted, struct err *e)
+{
+    char *text = read_small(root, "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    char system[32], mount[32], size[32];
+
+    chosen(text, system);
+    free(text);
+    mount_huge(root, folder, mount);
+    if (strcmp(system, "deny") != 0 && (strcmp(system, "force") == 0 || strcmp(mount, "always") == 0 || strcmp(mount, "advise") == 0 ||
+                                        strcmp(mount, "within_size") == 0))
+        return 0;
+    return err_set(e, ERR_STATE, "%s in huge pages wanted, %s gives none: it is mounted with huge=%s, shmem_enabled of this machine is %s",
+                   str_size_text(wanted, size), folder, mount[0] != '\0' ? mount : "never", system);
 }

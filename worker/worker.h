@@ -21,7 +21,7 @@ struct worker {
     const struct conf *conf;
     const struct conf_class *class;
     const char *node, *server, *run_dir, *shm_dir, *crash_dir, *reco, *method;
-    uint64_t    shm_size;
+    uint64_t    shm_size;                        /* as last told: by the configuration, then by sluiced */
     char        farm[20];                        /* tells farms on one machine apart: from the run folder's path */
     bool        fail_on_loss;
 
@@ -30,6 +30,7 @@ struct worker {
     struct pool *out;                            /* delivery: a full or hanging disk there must not stop intake */
     struct pool *slow;                           /* status file, crash folders, records */
     struct buffer  *buffer;
+    struct resize  *resize;
     struct works    works;
     struct held_table held;
     struct fences  *fences;

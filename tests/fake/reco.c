@@ -393,10 +393,29 @@ static void set_up(uint32_t id, const Sluice__RecoWorkflow *m)
     send_message(id, &ok.base, NULL, 0);
 }
 
-int main(int argc, char **argv)
+static void map_buffer(const struct wire_message *in)
+{
+    void *map = mmap(NULL, SHM_HEAD + ((const Sluice__RecoOpen *)in->m)->buffer_size, PROT_READ, MAP_SHARED, in->fds[0], 0);
+
+    if (map == MAP_FAILED)
+        die("map");
+    data = (const uint8_t *)map + SHM_HEAD;
+}
+
+static void say_ready(void)
 {
     Sluice__RecoReady ready = SLUICE__RECO_READY__INIT;
     Sluice__Device device = SLUICE__DEVICE__INIT;
+
+    ready.software = (char *)"fake reco";
+    device.has_numa_actual = 1;
+    device.numa_actual = place_own_domain();
+    ready.device = &device;
+    send_message(0, &ready.base, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
     struct wire_message in;
 
     gpus = getenv("FAKE_GPUS");
@@ -406,22 +425,17 @@ int main(int argc, char **argv)
         return 3;
     if (wire_read(&wire, &in, &e) <= 0 || in.type != SLUICE__TYPE__RECO_OPEN || in.n_fds != 1)
         die("open");
-    const Sluice__RecoOpen *open = (const Sluice__RecoOpen *)in.m;
-    void *map = mmap(NULL, SHM_HEAD + open->buffer_size, PROT_READ, MAP_SHARED, in.fds[0], 0);
-    if (map == MAP_FAILED)
-        die("map");
-    data = (const uint8_t *)map + SHM_HEAD;
-    serial = mem_strdup(open->device->serial);
+    map_buffer(&in);
+    serial = mem_strdup(((const Sluice__RecoOpen *)in.m)->device->serial);
     hold_memory();
     wire_free(&in);
-    ready.software = (char *)"fake reco";
-    device.has_numa_actual = 1;
-    device.numa_actual = place_own_domain();
-    ready.device = &device;
-    send_message(0, &ready.base, NULL, 0);
+    say_ready();
     int rc;
     while ((rc = wire_read(&wire, &in, &e)) > 0) {
-        if (in.type == SLUICE__TYPE__RECO_WORKFLOW)
+        if (in.type == SLUICE__TYPE__RECO_OPEN) {
+            map_buffer(&in);
+            say_ready();
+        } else if (in.type == SLUICE__TYPE__RECO_WORKFLOW)
             set_up(in.id, (const Sluice__RecoWorkflow *)in.m);
         else if (in.type == SLUICE__TYPE__RECO_RUN)
             run_tf((const Sluice__RecoRun *)in.m);

@@ -73,7 +73,7 @@ static void too_long(struct ev_loop *l, struct ev_timer *t, int revents)
 static struct buffer *open_sized(uint64_t size, struct outcome *o)
 {
     struct buffer_conf conf = { .loop = loop, .shm_dir = shm, .run_dir = run, .farm = "farm", .node = "n1",
-                                .size = size, .room_root = "", .opened = opened, .arg = o };
+                                .size = size, .huge_pages = "no", .room_root = "", .opened = opened, .arg = o };
     struct err e;
     struct ev_timer limit;
 
@@ -91,12 +91,98 @@ static struct buffer *open_sized(uint64_t size, struct outcome *o)
     return b;
 }
 
+/* Another size, and waits for the outcome. */
+static void resize_to(struct buffer *b, uint64_t size, struct outcome *o)
+{
+    struct ev_timer limit;
+    struct err e;
+
+    *o = (struct outcome){ 0 };
+    assert_int_equal(buffer_resize(b, size, &e), 0);
+    assert_string_equal(buffer_word(b), "Resizing");
+    assert_false(buffer_is_open(b));
+    assert_int_equal(buffer_resize(b, size, &e), -1);
+    ev_timer_init(&limit, too_long, 20, 0);
+    ev_timer_start(loop, &limit);
+    ev_run(loop, 0);
+    ev_timer_stop(loop, &limit);
+    assert_true(o->came);
+}
+
 static void head_of(const struct buffer *b, struct shm_head *h)
 {
     int fd = open(buffer_path(b), O_RDONLY);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, h, sizeof *h), sizeof *h);
     close(fd);
+}
+
+static void another_size_keeps_the_file_and_what_is_in_it(void **unused)
+{
+    (void)unused;
+    struct outcome o;
+    struct buffer *b = open_sized(2 * MIB, &o);
+    struct range r = { 0, 0 };
+    struct shm_head h;
+    struct stat before, after;
+    struct err e;
+
+    assert_int_equal(stat(buffer_path(b), &before), 0);
+    memcpy(buffer_at(b, 4096), "stays", 5);
+    assert_int_equal(ranges_take(buffer_ranges(b), 100, &r, &e), 0);
+    assert_int_equal(buffer_resize(b, 5 * MIB, &e), -1);
+    assert_non_null(strstr(e.text, "128 bytes of it are in use"));
+    ranges_give(buffer_ranges(b), &r);
+
+    resize_to(b, 5 * MIB, &o);
+    assert_true(o.ok);
+    assert_int_equal(buffer_size(b), 5 * MIB);
+    assert_int_equal(ranges_size(buffer_ranges(b)), 5 * MIB);
+    assert_int_equal(buffer_generation(b), 2);
+    assert_int_equal(stat(buffer_path(b), &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(after.st_size, SHM_HEAD + 5 * MIB);
+    assert_true((uint64_t)after.st_blocks * 512 >= SHM_HEAD + 5 * MIB);
+    assert_memory_equal(buffer_at(b, 4096), "stays", 5);
+    *(char *)buffer_at(b, 5 * MIB - 1) = 1;
+    head_of(b, &h);
+    assert_int_equal(h.size, 5 * MIB);
+    assert_int_equal(h.generation, 2);
+
+    resize_to(b, MIB, &o);
+    assert_true(o.ok);
+    assert_int_equal(stat(buffer_path(b), &after), 0);
+    assert_int_equal(after.st_size, SHM_HEAD + MIB);
+    assert_int_equal(buffer_generation(b), 3);
+    assert_memory_equal(buffer_at(b, 4096), "stays", 5);
+    assert_int_equal(buffer_page_size(b), sysconf(_SC_PAGESIZE));
+    assert_int_equal(buffer_huge(b), 0);
+    buffer_destroy(b, true);
+}
+
+static void a_size_that_has_no_room_leaves_the_old_one(void **unused)
+{
+    (void)unused;
+    struct statvfs fs;
+    struct outcome o;
+    struct stat st;
+    struct shm_head h;
+
+    assert_int_equal(statvfs(shm, &fs), 0);
+    struct buffer *b = open_sized(2 * MIB, &o);
+    resize_to(b, (uint64_t)fs.f_blocks * fs.f_frsize * 2, &o);
+    assert_false(o.ok);
+    assert_non_null(strstr(o.why.text, "wanted"));
+    assert_true(buffer_is_open(b));
+    assert_int_equal(buffer_size(b), 2 * MIB);
+    assert_int_equal(buffer_generation(b), 1);
+    assert_int_equal(stat(buffer_path(b), &st), 0);
+    assert_int_equal(st.st_size, SHM_HEAD + 2 * MIB);
+    head_of(b, &h);
+    assert_int_equal(h.size, 2 * MIB);
+    resize_to(b, 3 * MIB, &o);
+    assert_true(o.ok);
+    buffer_destroy(b, true);
 }
 
 static void a_new_buffer_is_reserved_and_its_head_says_whose_it_is(void **unused)
@@ -148,7 +234,7 @@ static void crashed_worker(uint64_t size, const char *node)
         struct outcome o;
         loop = ev_loop_new(EVFLAG_AUTO);
         struct buffer_conf conf = { .loop = loop, .shm_dir = shm, .run_dir = run, .farm = "farm", .node = node,
-                                    .size = size, .room_root = "", .opened = opened, .arg = &o };
+                                    .size = size, .huge_pages = "no", .room_root = "", .opened = opened, .arg = &o };
         struct buffer *b = buffer_create(&conf, NULL);
         if (b == NULL || buffer_open(b, NULL) < 0)
             _exit(3);
@@ -305,6 +391,8 @@ int main(void)
 #define here(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
         here(a_new_buffer_is_reserved_and_its_head_says_whose_it_is),
+        here(another_size_keeps_the_file_and_what_is_in_it),
+        here(a_size_that_has_no_room_leaves_the_old_one),
         here(a_buffer_whose_worker_crashed_is_adopted),
         here(another_size_is_taken_over_in_place),
         here(a_second_worker_is_refused_and_the_first_keeps_its_file),

@@ -90,7 +90,7 @@ static void check_whole(const struct conf *c)
     assert_true(c->limits.part_timeout == 0.25);
     assert_true(c->limits.run_tfs == 5);
     assert_int_equal(c->limits.queue, 4096);
-    assert_true(c->worker.huge_pages);
+    assert_string_equal(c->worker.huge_pages, "yes");
     assert_string_equal(c->worker.crash_dir, "/srv/state/crash");
     assert_int_equal(c->pools[0].min_good, 0);
     assert_int_equal(c->pools[1].min_good, 2);
@@ -195,7 +195,7 @@ static void what_is_wrong_names_its_line(void **state)
         { "state_dir = relative\n", "f:1:", "absolute" },
         { "\nworker {\n high_water = 1.5\n}\n", "f:3:", "0.05 to 1" },
         { "worker {\n building_limit = 65\n}\n", "f:2:", "1 to 64" },
-        { "worker { huge_pages = maybe }\n", "f:1:", "yes or no" },
+        { "worker { huge_pages = maybe }\n", "f:1:", "one of: no yes must" },
         { "class x {\n devices = 0\n}\n", "f:2:", "1 to 64" },
         { "class x {\n shm = 64MB\n}\n", "f:2:", "not a size" },
         { "class x { }\nclass x { }\n", "f:2:", "" },

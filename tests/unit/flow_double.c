@@ -66,6 +66,7 @@ WEAK void run_fill_free(Sluice__Run **runs, size_t n) { (void)runs; (void)n; }
 WEAK void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n) { (void)d; (void)all; (void)id; *jobs = NULL; *n = 0; }
 WEAK void job_fill_free(Sluice__Job **jobs, size_t n) { (void)jobs; (void)n; }
 
+WEAK const char *run_name(struct sluiced *d, uint64_t id) { (void)d, (void)id; return "physics"; }
 WEAK bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run)
 {
     (void)d;

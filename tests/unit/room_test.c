@@ -3,9 +3,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -142,7 +146,7 @@ static void the_machine_is_read_below_the_same_root(void **unused)
 static void the_refusal_names_wanted_available_and_the_narrowest(void **unused)
 {
     (void)unused;
-    struct room r = { .disk = 64 << 20, .file = ROOM_ANY, .memory = 1 << 30, .cgroup = ROOM_ANY };
+    struct room r = { .disk = 64 << 20, .file = ROOM_ANY, .memory = 1 << 30, .cgroup = ROOM_ANY, .locked = ROOM_ANY };
     struct err e;
 
     assert_int_equal(room_check(&r, "/shm", 64 << 20, 0, &e), 0);
@@ -159,6 +163,64 @@ static void the_refusal_names_wanted_available_and_the_narrowest(void **unused)
     assert_string_equal(e.text, "2M wanted, 4K left by the memory limit of control group /g");
 }
 
+static void locked_memory_is_a_bound_of_its_own(void **unused)
+{
+    struct room r = { .disk = ROOM_ANY, .file = ROOM_ANY, .memory = 1 << 30, .cgroup = ROOM_ANY, .locked = 8 << 20 };
+    struct err e;
+
+    (void)unused;
+    assert_int_equal(room_check(&r, "/shm", 8 << 20, 0, &e), 0);
+    assert_int_equal(room_check(&r, "/shm", 64 << 20, 64 << 20, &e), -1);
+    assert_string_equal(e.text, "64M wanted, 8M allowed by the limit of locked memory (ulimit -l)");
+}
+
+static void with_the_capability_locked_memory_has_no_bound(void **unused)
+{
+    struct rlimit little = { 65536, 65536 }, before;
+    struct room r;
+    struct err e;
+
+    (void)unused;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    little.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &little), 0);
+    put("/proc/self/status", "CapEff:\t0000000000000000\n");
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.locked, 65536);
+    put("/proc/self/status", "CapEff:\t0000000000004000\n");
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_true(r.locked == ROOM_ANY);
+    setrlimit(RLIMIT_MEMLOCK, &before);
+}
+
+static void b65_whether_a_folder_gives_huge_pages(void **unused)
+{
+    static const struct { const char *mount, *system; bool gives; } at[] = {
+        { "rw",              "always within_size advise [never] deny force", false },
+        { "rw,huge=always",  "always within_size advise [never] deny force", true },
+        { "rw,huge=advise",  "always within_size [advise] never deny force", true },
+        { "rw,huge=always",  "always within_size advise never [deny] force", false },
+        { "rw,huge=never",   "[always] within_size advise never deny force", false },
+        { "rw",              "always within_size advise never deny [force]", true },
+    };
+    char line[400];
+    struct stat st;
+    struct err e;
+
+    (void)unused;
+    assert_int_equal(stat("/tmp", &st), 0);
+    assert_int_equal(room_check_huge("/tmp", root, 64 << 20, &e), -1);      /* nothing is known */
+    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+        snprintf(line, sizeof line, "30 1 0:999 / /x rw - tmpfs t rw,huge=always\n31 1 %u:%u / /tmp rw - tmpfs tmpfs %s\n", major(st.st_dev), minor(st.st_dev),
+                 at[i].mount);
+        put("/proc/self/mountinfo", line);
+        put("/sys/kernel/mm/transparent_hugepage/shmem_enabled", at[i].system);
+        assert_int_equal(room_check_huge("/tmp", root, 64 << 20, &e), at[i].gives ? 0 : -1);
+        if (!at[i].gives)
+            assert_non_null(strstr(e.text, "64M in huge pages wanted, /tmp gives none"));
+    }
+}
+
 int main(void)
 {
 #define in_a_tree(fn) cmocka_unit_test_setup_teardown(fn, tree_make, tree_remove)
@@ -169,6 +231,9 @@ int main(void)
         in_a_tree(in_a_container_the_mounted_root_stands_for_the_group),
         in_a_tree(nothing_there_is_no_limit_and_nonsense_is_an_error),
         in_a_tree(the_machine_is_read_below_the_same_root),
+        cmocka_unit_test(locked_memory_is_a_bound_of_its_own),
+        in_a_tree(with_the_capability_locked_memory_has_no_bound),
+        in_a_tree(b65_whether_a_folder_gives_huge_pages),
         cmocka_unit_test(the_refusal_names_wanted_available_and_the_narrowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,261 @@
+#!/usr/bin/env bats
+# shm.bats - sizes of the nodes' buffers: set by list, class and profile, in place, kept over restarts; and what is shown of them
+
+load ../lib
+load ../rig
+
+setup() { rig_setup; real_class; }
+teardown() { farm_teardown; }
+
+M=$((1 << 20))
+buffer() { worker_status "$1" .buffer.path; }
+shm_of() { is ".shm[] | select(.node == \"$1\") | $2" "$3" sluice shm; }
+shm_value() { json ".shm[] | select(.node == \"$1\") | $2" sluice shm; }
+# has_size NODE BYTES: sluiced says so, and so does the kernel: the file has a page more, all of it taken.
+has_size() {
+  local file; file=$(buffer "$1")
+  shm_of "$1" .active "$2" || return 1
+  [[ $(stat -c %s "$file") -eq $(($2 + 4096)) ]] || { stat "$file"; return 1; }
+  [[ $(($(stat -c %b "$file") * 512)) -eq $(($2 + 4096)) ]] || { stat "$file"; return 1; }
+}
+reco_pid() { worker_status "$1" '.devices[0].pid'; }
+devices_free() { worker_is "$1" '[.devices[].state] | unique | join(",")' free; }
+# do_run: a run, all of whose TFs get done and have the right result.
+do_run() {
+  rm -rf "$FARM/out"
+  RUN=$(sluice run start --workflow decode --output "$FARM/out")
+  sluice replay "$(sample 2)" --run "$RUN" --loop 3 --rate max >"$FARM/replay.txt" 2>&1
+  run_settled
+  is '.runs[0] | [.done, .failed, .lost] | join(" ")' "3 0 0" sluice run show "$RUN"
+  [ "$(xxh3 "$FARM/out/$RUN/tf-1.digits")" = "${DIGITS[2]}" ]
+}
+
+@test "a buffer gets another size in place: no process starts anew, work goes on in it, and fstat says what shm says" {
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  wait_until 20 devices_free n001
+  before=$(reco_pid n001); inode=$(stat -c %i "$(buffer n001)")
+  run -0 sluice shm set n001 48M
+  [[ $output == *"n001: has 48M now"* ]]
+  has_size n001 $((48 * M))
+  shm_of n001 .pending false; shm_of n001 .wanted $((48 * M)); shm_of n001 .generation 2; shm_of n001 .free $((48 * M))
+  wait_until 20 devices_free n001
+  [ "$(reco_pid n001)" = "$before" ]
+  [ "$(stat -c %i "$(buffer n001)")" = "$inode" ]
+  [ "$(tr '\0' '\n' <"/proc/$PID_n001/cmdline" | head -n 1)" = sluice-worker ]
+  [ "$(grep -c 'buffer.*registered\|: registered as' "$FARM/n001.log")" = 1 ]
+  do_run
+  run -0 sluice shm set n001 8M
+  has_size n001 $((8 * M)); shm_of n001 .generation 3
+  wait_until 20 devices_free n001
+  [ "$(reco_pid n001)" = "$before" ]
+  do_run
+  run -0 sluice shm set n001 8M
+  [[ $output == *"has that size already"* ]]
+  # both are in the history, with who asked
+  sluice node history n001 --json | jq -e '[.events[] | select(.what == "shm asked for")] | length == 2 and .[0].before == "16M" and .[0].after == "48M" and (.[0].who | startswith("root") or contains("uid"))'
+  sluice node history n001 --json | jq -e '[.events[] | select(.what == "shm resized")] | map(.before + " " + .after) == ["16M 48M", "48M 8M"]'
+}
+
+@test "while a run uses the node it is refused with the run's name; --when idle does it after the run, and the run loses nothing" {
+  daemon; nodes_real 'n[001-002]'
+  worker n001 --; worker n002 --
+  wait_until 20 node_is n001 .state idle; wait_until 20 node_is n002 .state idle
+  RUN=$(sluice run start --workflow decode --name physics --output "$FARM/out")
+  run -4 sluice shm set n001 32M
+  [[ $output == *"n001: run $RUN (physics) uses it"* ]]
+  run -4 sluice shm set 'n[001-002]' 32M --dry-run
+  run -0 sluice shm set n001 32M --when idle
+  [[ $output == *"from 16M to 32M, when no run uses it any more"* ]]
+  shm_of n001 '[.wanted, .active, .pending, .text] | map(tostring) | join(" ")' "$((32 * M)) $((16 * M)) true waits until no run uses it"
+  # a marked node is in no run: that one is resized now
+  sluice mark n002 'looks odd' >/dev/null
+  run -0 sluice shm set n002 32M
+  has_size n002 $((32 * M))
+  sluice replay "$(sample 2)" --run "$RUN" --loop 5 --rate max >"$FARM/replay.txt" 2>&1
+  shm_of n001 .active $((16 * M))
+  run_settled
+  is '.runs[0] | [.done, .failed, .lost] | join(" ")' "5 0 0" sluice run show "$RUN"
+  wait_until 20 has_size n001 $((32 * M))
+  wait_until 20 node_is n001 '[.state, .usable] | join(" ")' 'idle true'
+}
+
+@test "work of jobs: --when idle lets it finish, gives the node no more, resizes it, and the job goes on there" {
+  daemon
+  sluice node add n001 --class real --pool async >/dev/null
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  for ((i = 0; i < 40; i++)); do cat "$(sample 2)"; done >"$FARM/in.tf"
+  job=$(sluice submit "$FARM/in.tf" --workflow none --quiet)
+  wait_until 20 eval '[ "$(sluice nodes --json | jq ".nodes[0].tfs")" -ge 1 ]'
+  run -4 sluice shm set n001 32M
+  [[ $output == *"of jobs are there"* ]]
+  run -0 sluice shm set n001 32M --when idle
+  wait_until 20 has_size n001 $((32 * M))
+  run -0 timeout 60 sluice wait job "$job"
+  is '.jobs[0] | [.done, .failed, .retried] | map(tostring) | join(" ")' '40 0 0' sluice job show "$job"
+}
+
+@test "a profile switches the farm by class with one command; each node has its own result" {
+  cat >>"$FARM/conf" <<'CONF'
+class second { devices = 1 shm = "16M" nominal_ms = 20 }
+class third { devices = 1 shm = "16M" nominal_ms = 20 }
+profile "PbPb" { shm = { "real=24M", "second=36M" } }
+profile "pp"   { shm = { "real=16M", "second=12M" } }
+CONF
+  daemon; nodes_real n001
+  sluice node add n002 --class second >/dev/null; sluice node add n003 --class third >/dev/null; sluice node add n004 --class real >/dev/null
+  worker n001 --; worker n002 -- --class second; worker n003 -- --class third
+  for n in n001 n002 n003; do wait_until 20 node_is "$n" .state idle; done
+  run -8 sluice shm set @all --profile PbPb
+  [[ $output == *"n001: has 24M now"* && $output == *"n002: has 36M now"* ]]
+  [[ $output == *"n003: profile PbPb has no size for class third"* ]]
+  [[ $output == *"n004: from 16M to 24M, when its worker is back"* ]]
+  has_size n001 $((24 * M)); has_size n002 $((36 * M)); has_size n003 $((16 * M))
+  run -0 sluice shm set 'n[001-002]' --profile pp --json
+  jq -e '.schema.name == "results" and ([.results[] | .node + " " + (.code | tostring)] == ["n001 0", "n002 0"])' <<<"$(sed -n '/^{/,$p' <<<"$output")"
+  has_size n001 $((16 * M)); has_size n002 $((12 * M))
+  run -3 sluice shm set @all --profile Xe
+  [[ $output == *"profile 'Xe': there is no such profile"* ]]
+  # the one that was away gets the size of the profile that was asked for then
+  worker n004 --
+  wait_until 20 has_size n004 $((24 * M))
+  wait_until 20 node_is n004 '[.state, .usable] | join(" ")' 'idle true'
+}
+
+@test "the wanted size is kept by kill -9 of sluiced, by its restart, and by workers that die or start anew, in a run too" {
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  sluice shm set n001 40M
+  daemon_kill; daemon
+  shm_of n001 .wanted $((40 * M))
+  wait_until 20 has_size n001 $((40 * M))
+  wait_until 20 node_is n001 .state idle
+  RUN=$(sluice run start --workflow none)
+  # killed: the buffer that it left is taken over, and has the wanted size before it takes part again
+  kill -KILL "$PID_n001"; wait_until 10 ended "$PID_n001"
+  worker n001 --
+  wait_until 20 has_size n001 $((40 * M))
+  wait_until 20 node_is n001 .usable true
+  sluice run stop "$RUN" >/dev/null
+  # ended in order: the file was gone
+  kill -TERM "$PID_n001"; wait_until 10 ended "$PID_n001"
+  worker n001 --
+  wait_until 20 has_size n001 $((40 * M))
+  shm_of n001 '[.pending, .failed] | map(tostring) | join(" ")' 'false false'
+  # a new order while sluiced has no worker there
+  kill -TERM "$PID_n001"; wait_until 10 ended "$PID_n001"
+  wait_until 10 node_is n001 .state down
+  run -0 sluice shm set n001 20M
+  [[ $output == *"when its worker is back"* ]]
+  daemon_kill; daemon
+  shm_of n001 '[.wanted, .pending] | map(tostring) | join(" ")' "$((20 * M)) true"
+  worker n001 --
+  wait_until 20 has_size n001 $((20 * M))
+}
+
+@test "sizes: 64M is 64 times 1024 times 1024, bytes if bare; what is no size, or is too much, changes nothing" {
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  while read -r given bytes; do
+    run -0 sluice shm set n001 "$given"
+    [[ $output == *"size "* ]]
+    has_size n001 "$bytes"
+  done <<SIZES
+32M $((32 * M))
+20480K $((20 * M))
+4194304 $((4 * M))
+4194305 $((4 * M + 4096))
+SIZES
+  for bad in 0 -1 1.5G 10X "" "64 M" 64MB 1K 99999999999999999999 8E; do
+    run ! sluice shm set n001 "$bad"
+    [ "$status" -eq 2 ]
+  done
+  run -2 sluice shm set n001; [[ $output == *"either a size or --profile NAME is wanted"* ]]
+  run -2 sluice shm set n001 1M --profile x
+  run -2 sluice shm set n001 1M --when now
+  run -8 sluice shm set n001,n009 5M
+  [[ $output == *"n009: there is no such node"* ]]
+  has_size n001 $((5 * M))
+  run -4 sluice shm set n001 900T
+  [[ $output =~ "n001: 900T wanted, the machine has "[0-9].*" of memory" ]]
+  has_size n001 $((5 * M)); shm_of n001 .wanted $((5 * M))
+  run -0 sluice shm set n001 6M --dry-run
+  [[ $output == *"n001: would go from 5M to 6M"* ]]
+  has_size n001 $((5 * M))
+}
+
+@test "no room: said with the numbers before anything is touched, the old size stays and works; there is room later, and it is done" {
+  need_root "mount a file system"
+  room small -- "mkdir -p $FARM/small; mount -t tmpfs -o size=40M tmpfs $FARM/small"
+  daemon; nodes_real n001
+  worker n001 "${IN_small[@]}" -- --shm-dir "$FARM/small"
+  wait_until 20 node_is n001 .state idle
+  before=$(reco_pid n001)
+  run -4 sluice shm set n001 64M
+  [[ $output =~ "n001: stays at 16M: ".*"64M wanted, ".*" available in $FARM/small" ]]
+  [ "$(stat -c %s "$ROOM_small/$(buffer n001)")" -eq $((16 * M + 4096)) ]
+  shm_of n001 '[.wanted, .active, .pending, .failed] | map(tostring) | join(" ")' "$((64 * M)) $((16 * M)) true true"
+  shm_of n001 .generation 1
+  wait_until 20 node_is n001 '[.state, .usable] | join(" ")' 'idle true'
+  [ "$(reco_pid n001)" = "$before" ]
+  alarm ShmNotSet | grep -F 64M
+  do_run
+  sluice node history n001 --json | jq -e '[.events[] | select(.what == "shm not resized")] | length == 1 and (.[0].reason | contains("64M wanted"))'
+  # it is not tried again and again, but by the next order, or a start of the worker
+  "${IN_small[@]}" mount -o remount,size=100M "$FARM/small"
+  sleep 1
+  shm_of n001 .active $((16 * M))
+  run -0 sluice shm set n001 64M
+  shm_of n001 '[.active, .pending] | map(tostring) | join(" ")' "$((64 * M)) false"
+  no_alarm ShmNotSet
+}
+
+# mapping PID FILE: its line in numa_maps.
+mapping() { grep -F "file=$2" "/proc/$1/numa_maps" | head -n 1; }
+
+@test "what shm prints is what fstat and /proc/PID/numa_maps say, after each change of size" {
+  [[ -r /proc/self/numa_maps ]] || skip "this kernel has no numa_maps"
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  for size in 16M 40M 24M; do
+    run -0 sluice shm set n001 "$size"
+    line=$(mapping "$PID_n001" "$(buffer n001)")
+    # shared: the worker's mapping has every page; on one domain all of them are there
+    mapped=$(grep -oE 'mapped=[0-9]+|anon=[0-9]+|dirty=[0-9]+' <<<"$line" | head -n 1 | cut -d= -f2)
+    page=$(( $(sed -E 's/.*kernelpagesize_kB=([0-9]+).*/\1/' <<<"$line") * 1024 ))
+    has_size n001 $((mapped * page - 4096))
+    shm_of n001 .page_size "$page"
+    domains=$(grep -oE ' N[0-9]+=' <<<"$line" | tr -dc '0-9\n' | sort -n | paste -sd,)
+    [ "$(shm_value n001 .numa | grep -oE '^[0-9]+|, [0-9]+' | tr -dc '0-9\n' | paste -sd,)" = "$domains" ]
+  done
+}
+
+@test "B65 huge pages: yes falls back and says so, must is refused with what is set where, and what there are is shown" {
+  need_root "mount a file system"
+  room huge -- "mkdir -p $FARM/small $FARM/huge; mount -t tmpfs -o huge=never,size=200M tmpfs $FARM/small; mount -t tmpfs -o huge=always,size=200M tmpfs $FARM/huge"
+  daemon; nodes_real 'n[001-003]'
+  cp "$FARM/conf" "$FARM/plain"
+  printf 'worker { huge_pages = "yes" }\n' >>"$FARM/conf"
+  worker n001 "${IN_huge[@]}" -- --shm-dir "$FARM/small"
+  wait_until 20 node_is n001 .usable true
+  shm_of n001 '[.huge_wanted, .huge_actual, .active] | map(tostring) | join(" ")' "yes 0 $((16 * M))"
+  grep -F '0 of 16M are in huge pages, the rest in small ones' "$FARM/n001.log"
+  { cat "$FARM/plain"; printf 'worker { huge_pages = "must" }\n'; } >"$FARM/conf"
+  worker n002 "${IN_huge[@]}" -- --shm-dir "$FARM/small"
+  wait_until 20 node_is n002 '[.state, .why[0]] | join(" ")' 'error ShmShort'
+  node_is n002 '.trouble | contains("16M in huge pages wanted") and contains("mounted with huge=never, shmem_enabled of this machine is ")' true
+  [ ! -e "$ROOM_huge$FARM/small/$(basename "$(buffer n002)")" ] || [ "$(stat -c %b "$ROOM_huge$FARM/small/$(basename "$(buffer n002)")")" = 0 ]
+  if ! grep -qF '[deny]' /sys/kernel/mm/transparent_hugepage/shmem_enabled; then
+    worker n003 "${IN_huge[@]}" -- --shm-dir "$FARM/huge"
+    wait_until 20 node_is n003 .usable true
+    kib=$(awk -v f="$(basename "$(buffer n003)")" 'index($0, f) { on = 1 } on && /^ShmemPmdMapped/ { print $2; exit }' "/proc/$PID_n003/smaps")
+    shm_of n003 '[.huge_wanted, .huge_actual] | map(tostring) | join(" ")' "must $((kib * 1024))"
+  fi
+  no_process_ended_by_a_signal() { ! grep -h 'signal 7\|SIGBUS' "$FARM"/*.log; }
+  no_process_ended_by_a_signal
+}
