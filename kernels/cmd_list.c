@@ -1,13 +1,12 @@
 /* cmd_list.c - sluice workflows, workflow check, devices: what there is, and would it do? */
 #include "cmd.h"
 #include "cmd_part.h"
+#include "detect.h"
 #include "workflow.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
-
-#include "backend/bk_load.h"
 
 static void join_backends(char *out, size_t room, const struct stage_desc *s)
 {
@@ -158,11 +157,13 @@ int kernels_cmd_workflow(int argc, char **argv)
 
 /* ---- devices ------------------------------------------------------------------------------ */
 
-static void device_json(struct json *j, const char *backend, const struct bk_info *i,
-                        const char *why)
+static void device_json(void *arg, const struct detected *d)
 {
+    const struct bk_info *i = d->known ? &d->info : NULL;
+    struct json *j = arg;
+
     json_open(j, NULL, '{');
-    json_str(j, "backend", backend);
+    json_str(j, "backend", d->backend);
     json_str(j, "id", i ? i->id : NULL);
     json_str(j, "name", i ? i->name : NULL);
     json_str(j, "class", i ? i->class : NULL);
@@ -175,48 +176,57 @@ static void device_json(struct json *j, const char *backend, const struct bk_inf
         json_u64(j, "numa", (uint64_t)i->numa);
     else
         json_str(j, "numa", NULL);
-    json_bool(j, "usable", why == NULL);
-    json_str(j, "why", why);
+    json_bool(j, "usable", d->usable);
+    json_str(j, "why", d->usable ? NULL : d->why);
     json_close(j, '}');
 }
 
-static void device_text(const char *backend, const struct bk_info *i, const char *why)
+static void device_text(void *arg, const struct detected *d)
 {
-    if (i == NULL) {
-        printf("%-7s -  %s\n", backend, why);
+    const struct bk_info *i = &d->info;
+
+    (void)arg;
+    if (!d->known) {
+        printf("%-7s -  %s\n", d->backend, d->why);
         return;
     }
-    printf("%-7s %s  %s, %s, %s, %.1f GiB", backend, i->id, i->name, i->class, i->driver,
+    printf("%-7s %s  %s, %s, %s, %.1f GiB", d->backend, i->id, i->name, i->class, i->driver,
            (double)i->memory / (1 << 30));
     if (i->numa >= 0)
         printf(", NUMA node %d", i->numa);
-    printf("%s%s\n", why ? "  NOT USABLE: " : "", why ? why : "");
+    printf("%s%s\n", d->usable ? "" : "  NOT USABLE: ", d->why);
 }
+
+static const char devices_help[] =
+    "sluice devices [--json] [--timeout S]\n"
+    "  --timeout S  seconds that a driver may take, 1 to 600 (30); it is asked in a process of its own. 0: asked in this one, without a limit\n";
 
 int kernels_cmd_devices(int argc, char **argv)
 {
+    static const struct option options[] = {
+        { "json", no_argument, NULL, 'J' }, { "help", no_argument, NULL, 'h' }, { "timeout", required_argument, NULL, 't' }, { 0 },
+    };
+    uint64_t limit_s = DETECT_LIMIT_S;
     bool json = false;
     struct json j;
-    int x = list_parse(argc, argv, "sluice devices [--json]\n", &json, NULL, NULL);
+    int o;
 
-    if (x >= 0)
-        return x;
+    optind = 0;
+    while ((o = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        if (o == 'h') {
+            fputs(devices_help, stdout);
+            return CMD_DONE;
+        }
+        if (o == '?')
+            return CMD_USAGE;
+        if (o == 't' && cmd_number(optarg, 0, 600, &limit_s) < 0)
+            return cmd_usage("devices", "--timeout %s: 0 to 600 seconds are wanted", optarg);
+        json |= o == 'J';
+    }
     if (json)
         json_begin(&j, "devices", "devices");
-    for (const char *const *b = bk_names; *b; b++) {
-        char why[300] = "";
-        const struct bk_ops *ops = bk_load(*b, why, sizeof why);
-        int n = ops ? ops->count() : 0;
-        for (int i = 0; i < (n > 0 ? n : 1); i++) {
-            struct bk_info info = { 0 };
-            bool fit = ops && ops->describe(i, &info, why, sizeof why) == 0;
-            const struct bk_info *known = info.id[0] ? &info : NULL;
-            if (json)
-                device_json(&j, *b, known, fit ? NULL : why);
-            else
-                device_text(*b, known, fit ? NULL : why);
-        }
-    }
+    fflush(stdout);                              /* the processes that ask have a copy of what is not yet written */
+    detect((double)limit_s, json ? device_json : device_text, &j);
     if (json)
         json_end(&j);
     return CMD_DONE;

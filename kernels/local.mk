@@ -16,6 +16,7 @@ kernels_libkernels_a_SOURCES  = \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/cmd.c %D%/cmd.h %D%/cmd_part.h %D%/cmd_reco.c %D%/cmd_tf.c %D%/cmd_list.c %D%/cmd_compare.c \
 	%D%/compare.c %D%/compare.h \
+	%D%/detect.c %D%/detect.h \
 	%D%/simulate/encode.c %D%/simulate/encode.h \
 	%D%/simulate/simulate.c %D%/simulate/simulate.h %D%/simulate/truth.c \
 	%D%/simulate/event.c %D%/simulate/event.h %D%/simulate/track.c %D%/simulate/track.h \

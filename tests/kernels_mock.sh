@@ -31,6 +31,21 @@ done
 mock $prog reco -w cluster -b auto --json "$input" >"$dir/json" 2>"$dir/err"
 if jq -e '.tfs[0].stages | map(.wanted == "auto" and .backend == "cuda" and .fallback == null and .device == "0000:40:00.0") | all' "$dir/json" >/dev/null; then ok "auto takes the GPU and says so"; else bad "auto: $(cat "$dir/json" "$dir/err")"; fi
 
+# B68: a driver that hangs, or that kills who asks it, is named in time; the others answer
+for how in "HANGS|did not answer within 2 s; process [0-9]*, which asked it, is ended" "KILLS|ended the process that asked it"; do
+    begun=$(date +%s)
+    export "MOCK_GPU_${how%%|*}=1"
+    mock $prog devices --timeout 2 >"$dir/found" 2>&1
+    rc=$?
+    mock $prog devices --timeout 2 --json >"$dir/json" 2>&1
+    unset "MOCK_GPU_${how%%|*}"
+    if [ $rc -eq 0 ] && [ $(($(date +%s) - begun)) -lt 30 ] && grep -q "^cuda  *-  the driver ${how#*|}" "$dir/found" && grep -q "^hip  *-  the driver ${how#*|}" "$dir/found" &&
+        grep -q '^opencl ' "$dir/found" && grep -q '^cpu .*GiB' "$dir/found" && jq -e '.devices | map(select(.backend == "cuda" and .usable == false and .id == null)) | length == 1' "$dir/json" >/dev/null
+    then ok "B68, MOCK_GPU_${how%%|*}: named in time, the others answer"; else bad "B68, $how: $rc, $(($(date +%s) - begun)) s: $(cat "$dir/found" "$dir/json")"; fi
+done
+if mock $prog devices --timeout 601 >/dev/null 2>"$dir/err"; then bad "601 s were taken"
+elif grep -q "0 to 600 seconds are wanted" "$dir/err"; then ok "a limit that is none"; else bad "601 s: $(cat "$dir/err")"; fi
+
 # B71: eight cards of two classes, whose order by number is not that by address; card 2 is the bad one. Under every mask a device is what its address says,
 # a card that the mask hides is not used in place of another, and a number is no name
 export MOCK_GPU_DEVICES=8

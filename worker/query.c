@@ -27,6 +27,9 @@ enum { ANSWER_MAX = 256 << 10 };
 
 static const char *const word[] = { [QUERY_DEVICES] = "devices", [QUERY_USAGE] = "usage" };
 
+/* The process is ended by us when a driver hangs: it calls them itself, or what hangs would not be known here. */
+static const char *const unlimited[] = { [QUERY_DEVICES] = "--timeout=0", [QUERY_USAGE] = NULL };
+
 struct query {
     struct worker *worker;
     struct child *child;
@@ -219,7 +222,7 @@ static void too_late(struct ev_loop *loop, struct ev_timer *t, int revents)
 
 static int start(struct query *q, struct err *e)
 {
-    const char *argv[] = { q->worker->reco, word[q->what], "--json", NULL };
+    const char *argv[] = { q->worker->reco, word[q->what], "--json", unlimited[q->what], NULL };
     struct child_conf conf = { .argv = argv, .name = "query", .answers = true, .ended = ended, .stuck = stuck, .arg = q };
     int pair[2];
 

@@ -14,9 +14,11 @@
 #include "all.k"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #ifdef MOCK_CUDA
 #define NAME(cuda, hip) cuda
@@ -184,7 +186,14 @@ static int queue(struct stream *s, struct op op)
     return OK;
 }
 
-EXPORT(int, cuInit, hipInit, (unsigned flags)) { return flags ? INVALID : OK; }
+EXPORT(int, cuInit, hipInit, (unsigned flags))
+{
+    while (getenv("MOCK_GPU_HANGS"))
+        pause();
+    if (getenv("MOCK_GPU_KILLS"))
+        kill(getpid(), SIGKILL);
+    return flags ? INVALID : OK;
+}
 /* The devices that a mask leaves, in its order (CUDA_VISIBLE_DEVICES=3,6,5,4): the card of the i-th, or how many when i is -1. */
 static int visible(int i)
 {
