@@ -196,27 +196,62 @@ int cmd_job_tfs(struct context *ctx, const struct args *a, struct err *e)
 
 /* --- wait ----------------------------------------------------------------------------------- */
 
-int cmd_wait(struct context *ctx, const struct args *a, struct err *e)
+enum { PATIENCE_S = 2 };             /* before a job that gets nowhere says why */
+
+static Sluice__Waited *ask_waited(struct context *ctx, const char *kind, uint64_t id, double timeout_s, double limit_s, struct err *e)
 {
     Sluice__Wait q = SLUICE__WAIT__INIT;
-    Sluice__Waited *w;
-    struct args kind = { .given = &(struct given){ "wait", a->at[0] }, .n_given = 1 };
-    double limit = 0;
+
+    q.kind = (char *)kind;
+    q.has_id = 1;
+    q.id = id;
+    q.has_timeout = timeout_s > 0;
+    q.timeout = timeout_s;
+    return call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s, AWAY_S, e);
+}
+
+/* A wait without a word looks the same whether work is on or no node is there to do it. */
+static void tell_why_it_waits(struct context *ctx, uint64_t id)
+{
+    Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
+    Sluice__Jobs *jobs;
+    struct err e;
+
+    q.has_id = q.has_all = q.all = 1;
+    q.id = id;
+    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, &e);
+    if (jobs != NULL && jobs->n_jobs == 1 && jobs->jobs[0]->running == 0 && jobs->jobs[0]->why != NULL && jobs->jobs[0]->why[0] != '\0') {
+        char *why = show_text(jobs->jobs[0]->why);
+
+        fprintf(stderr, "job %" PRIu64 " waits: %s (sluice status says what to do; an interrupt ends the waiting, not the job)\n", id, why);
+        free(why);
+    }
+    call_free(jobs);
+}
+
+int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
+{
+    bool told = quiet || strcmp(kind, "job") != 0 || (limit_s > 0 && limit_s <= PATIENCE_S);
+    Sluice__Waited *w = NULL;
     int status;
 
-    if (args_word(&kind, "wait", "job run move", NULL, e) == NULL)
-        return err_set(e, ERR_USAGE, "wait '%s': job, run or move is wanted", a->at[0]);
-    if (args_id(a->at[0], a->at[1], &q.id, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
-        return -1;
-    q.kind = a->at[0];
-    q.has_id = 1;
-    q.has_timeout = limit > 0;
-    q.timeout = limit;
-    w = call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit > 0 ? limit + 5 : 0, AWAY_S, e);
+    if (!told) {
+        w = ask_waited(ctx, kind, id, PATIENCE_S, 0, e);
+        if (w == NULL)
+            return -1;
+        if (w->code == ERR_TIMEOUT) {
+            call_free(w);
+            w = NULL;
+            tell_why_it_waits(ctx, id);
+            limit_s -= limit_s > 0 ? PATIENCE_S : 0;
+        }
+    }
+    if (w == NULL)
+        w = ask_waited(ctx, kind, id, limit_s, limit_s > 0 ? limit_s + 5 : 0, e);
     if (w == NULL)
         return -1;
     status = (int)w->code;
-    if (w->text != NULL && w->text[0] != '\0') {
+    if (!quiet && w->text != NULL && w->text[0] != '\0') {
         char *text = show_text(w->text);
 
         fprintf(stderr, "%s\n", text);
@@ -224,4 +259,17 @@ int cmd_wait(struct context *ctx, const struct args *a, struct err *e)
     }
     call_free(w);
     return status;
+}
+
+int cmd_wait(struct context *ctx, const struct args *a, struct err *e)
+{
+    struct args kind = { .given = &(struct given){ "wait", a->at[0] }, .n_given = 1 };
+    double limit = 0;
+    uint64_t id;
+
+    if (args_word(&kind, "wait", "job run move", NULL, e) == NULL)
+        return err_set(e, ERR_USAGE, "wait '%s': job, run or move is wanted", a->at[0]);
+    if (args_id(a->at[0], a->at[1], &id, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
+        return -1;
+    return wait_until_over(ctx, a->at[0], id, limit, false, e);
 }

@@ -84,7 +84,10 @@ static void print_job(const Sluice__Job *j)
 
     printf("  job %" PRIu64, j->id);
     print_escaped(" ", j->name);
-    printf(": %s, %" PRIu64 " of %" PRIu64 " done, %" PRIu64 " running, %" PRIu64 " failed\n", word, j->done, j->tasks, j->running, j->failed);
+    printf(": %s, %" PRIu64 " of %" PRIu64 " done, %" PRIu64 " running, %" PRIu64 " failed", word, j->done, j->tasks, j->running, j->failed);
+    if (j->why != NULL && j->why[0] != '\0')
+        print_escaped(", ", j->why);
+    printf("\n");
     free(word);
 }
 

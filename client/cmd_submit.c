@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIST_LIMIT = 64 << 20, AWAY_S = 30 };
+enum { LIST_LIMIT = 64 << 20 };
 
 struct list { char **path; size_t n; };
 
@@ -210,29 +210,6 @@ static void submit_free(Sluice__Submit *q)
 static const struct column columns[] = { { "id" }, { "tasks" }, { "skipped" }, { "existed" }, { 0 } };
 static const struct listing listing = { "jobs", columns, "id,tasks,skipped,existed" };
 
-static int wait_for(struct context *ctx, uint64_t id, bool quiet, struct err *e)
-{
-    Sluice__Wait q = SLUICE__WAIT__INIT;
-    Sluice__Waited *w;
-    int status;
-
-    q.kind = "job";
-    q.has_id = 1;
-    q.id = id;
-    w = call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, 0, AWAY_S, e);
-    if (w == NULL)
-        return -1;
-    status = (int)w->code;
-    if (!quiet && w->text != NULL && w->text[0] != '\0') {
-        char *text = show_text(w->text);
-
-        fprintf(stderr, "%s\n", text);
-        free(text);
-    }
-    call_free(w);
-    return status;
-}
-
 static int accepted(struct context *ctx, const struct args *a, Sluice__Submitted *s, struct err *e)
 {
     int r = 0;
@@ -245,7 +222,7 @@ static int accepted(struct context *ctx, const struct args *a, Sluice__Submitted
         printf("%" PRIu64 "\n", s->id);
     if (r == 0 && args_has(a, "wait")) {
         fflush(stdout);
-        r = wait_for(ctx, s->id, args_has(a, "quiet"), e);
+        r = wait_until_over(ctx, "job", s->id, 0, args_has(a, "quiet"), e);
     }
     return r;
 }

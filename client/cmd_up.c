@@ -30,6 +30,7 @@
 #define DEFAULT_SPEC "mi50:2,mi100:1"
 enum { WAIT_S = 60, LOCK_S = 120, END_S = 5, SHM_LEAST = 64 << 10 };
 enum { STOP_S = 1, ASK_S = 3 };               /* for time-frames in flight when down stops the runs; for sluiced's answers */
+enum { ASIDE_S = 3 };                         /* a node of the configuration that is not added by then was retired */
 
 /* --- the configuration ---------------------------------------------------------------------- */
 
@@ -101,6 +102,8 @@ static struct conf *prepare_conf(struct farm *f, struct spec *spec, struct err *
     }
     if ((fresh || moved || change.nodes || change.classes) && write_conf(f, c, e) < 0)
         goto fail;
+    if (change.real != NULL)
+        fprintf(stderr, "class %s is new and not emulated: its nodes are as fast as this machine (--nominal %s=MS holds them to a time)\n", change.real, change.real);
     if (change.nodes && sluiced != NULL)
         kill(sluiced->owner.pid, SIGHUP);
     return c;
@@ -263,9 +266,15 @@ static const char *missing(const struct conf *c, const Sluice__Nodes *nodes, str
     return NULL;
 }
 
+/* sluiced adds the nodes of its configuration by itself, but none that somebody took out for good. */
+static bool held_aside(const struct str *why, int64_t since)
+{
+    return why->len > 0 && strstr(str_text(why), "NotAdded") != NULL && clock_mono_ns() - since > ASIDE_S * CLOCK_SECOND;
+}
+
 static int wait_usable(struct context *ctx, const struct conf *c, double limit_s, struct err *e)
 {
-    int64_t end = clock_mono_ns() + (int64_t)(limit_s * 1e9);
+    int64_t start = clock_mono_ns(), end = start + (int64_t)(limit_s * 1e9);
     struct str why = { 0 };
     int r = 1;
 
@@ -278,6 +287,9 @@ static int wait_usable(struct context *ctx, const struct conf *c, double limit_s
             r = -1;
         else if (name == NULL)
             r = 0;
+        else if (held_aside(&why, start))
+            r = err_set(e, ERR_STATE, "node %s was retired: it comes back with `sluice node add %s --class %s`, or is taken out of sluice.conf while the farm "
+                        "is down", name, name, conf_node_find(c, name)->class_name);
         else if (clock_mono_ns() > end)
             r = err_set(e, ERR_TIMEOUT, "node %s is not usable after %.0f s: %s", name, limit_s, why.len > 0 ? str_text(&why) : "it has not registered");
         else

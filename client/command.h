@@ -86,6 +86,12 @@ char *args_joined(const struct args *a, const char *option);
 /* An absolute path for what may be relative to here. */
 char *args_path(const char *path);
 
+/* --- waiting (cmd_job.c) --- */
+
+/* Until a job, run or move is over, at most limit_s (0: for ever); the outcome as exit status, its text on stderr unless quiet. A job that waits
+ * for nodes says so once. */
+int   wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e);
+
 /* --- the commands, each in cmd_*.c --- */
 #define COMMAND(name) int cmd_##name(struct context *ctx, const struct args *a, struct err *e)
 COMMAND(up);            COMMAND(down);

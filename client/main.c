@@ -28,7 +28,7 @@
 #define RUN_ROWS \
     { "name",       0, "NAME",  "name of the run" }, \
     { "sources",    0, "N",     "sources that a time-frame has parts from" }, \
-    { "min-nodes",  0, "N",     "wait for so many usable nodes" }, \
+    { "min-nodes",  0, "N",     "refuse to start with fewer usable nodes" }, \
     { "in-flight",  0, "N",     "time-frames in flight at most" }, \
     { "keep",       0, "WORD",  "until-built or until-done: when sources let go" }, \
     { "incomplete", 0, "WORD",  "build or drop a time-frame that is short of a part" }, \
@@ -122,7 +122,7 @@ const struct command commands[] = {
            { "loop", 0, "N", "go through the files so many times" },
            { "preread", 0, "K", "time-frames read ahead" },
            { "threads", 0, "T", "threads that read" },
-           { "verify", 0, NULL, "check every block first" },
+           { "verify", 0, NULL, "check the headers of all pages first" },
            { "run", 0, "ID", "take part in this run instead of starting one" },
            { "max-bad", 0, "N", "give up after so many bad files" },
            { "listen", 0, "ADDRESS", "where workers reach the source; wanted with --server" },

@@ -110,6 +110,8 @@ static void apply_class(const struct spec *s, struct conf *c, const char *name, 
         .name = mem_strdup(name), .devices = 1, .shm = s->shm != 0 ? s->shm : SHM_DEFAULT, .nominal_ms = first_nominal(s, name),
     };
     change->nodes = true;
+    if (c->classes[c->n_classes - 1].nominal_ms <= 0)
+        change->real = c->classes[c->n_classes - 1].name;
 }
 
 static int apply_nodes(struct conf *c, const struct spec_class *want, struct spec_change *change, struct err *e)

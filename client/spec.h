@@ -14,7 +14,7 @@ struct spec {
     unsigned n_nominal;
 };
 
-struct spec_change { bool nodes, classes; };        /* what spec_apply changed */
+struct spec_change { bool nodes, classes; const char *real; };      /* what spec_apply changed; real: a new class that is not emulated, in c */
 
 /* "CLASS:N,..."; NULL text: no classes. */
 int  spec_parse(struct spec *s, const char *text, struct err *e);

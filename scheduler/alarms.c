@@ -140,6 +140,20 @@ static void about_refusals(struct alarms *a)
     }
 }
 
+static void about_jobs(struct alarms *a, int pool)
+{
+    const char *why = NULL;
+    char text[160];
+    uint64_t first = 0;
+    unsigned n = job_count_stuck(a->d, pool, &first, &why);
+
+    if (n == 0)
+        return;
+    snprintf(text, sizeof(text), "%u job%s wait%s for nodes that pool %s does not have, job %llu first: %s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+             pool_name[pool], (unsigned long long)first, why);
+    tell(a, "JobsStuck", text, "move nodes there (sluice move LIST --to POOL), or cancel the job", 0);
+}
+
 static void about_pools(struct alarms *a)
 {
     static const char *const see_why = "see why its nodes are not usable (sluice nodes -p POOL); put that right, clear marks, or move nodes there";
@@ -157,6 +171,7 @@ static void about_pools(struct alarms *a)
             snprintf(text, sizeof(text), "pool %s has %u usable nodes, run %llu wants %u", pool_name[p], usable, (unsigned long long)run, run_min);
             tell(a, "RunMinimum", text, see_why, 0);
         }
+        about_jobs(a, p);
     }
 }
 

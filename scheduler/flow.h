@@ -70,6 +70,8 @@ void run_fill_free(Sluice__Run **runs, size_t n);
 void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n);
 void job_fill_free(Sluice__Job **jobs, size_t n);
 const char *run_name(struct sluiced *d, uint64_t id);      /* of an open run; "" when it has none */
+/* How many jobs are on that no node of the pool can take as things are; then the first of them and the code of why. */
+unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why);
 bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run);        /* a run is on: its minimum of nodes */
 
 /* restore.c calls these once, in this order, before anything listens. */

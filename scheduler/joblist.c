@@ -98,6 +98,27 @@ void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, siz
         qsort(*jobs, *n, sizeof(struct Sluice__Job *), compare_jobs);
 }
 
+/* Work that no node of its pool can take as things are now. */
+unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
+{
+    unsigned n = 0;
+    struct job *j;
+
+    if (d->jobs == NULL)
+        return 0;
+    TAILQ_FOREACH(j, &d->jobs->open, entry) {
+        const char *w = j->work.pool == pool && j->n[TASK_RUNNING] == 0 ? why_of(j) : NULL;
+
+        if (w == NULL || (strcmp(w, "WaitingForNodes") != 0 && strcmp(w, "WaitingForClass") != 0))
+            continue;
+        if (n++ == 0) {
+            *first = j->work.id;
+            *why = w;
+        }
+    }
+    return n;
+}
+
 void job_fill_free(Sluice__Job **jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -75,7 +75,7 @@ static const struct argp_option rows[] = {
     { "listen",       OPT_LISTEN,    "ADDRESS",  0, "where workers reach it (a Unix socket of its own)", 0 },
     { "auth",         OPT_AUTH,      "METHOD",   0, "how to prove oneself on TCP (munge)", 0 },
     { "name",         OPT_NAME,      "NAME",     0, "of the sources, -0, -1, ... is added (replay-PID)", 0 },
-    { "verify",       OPT_VERIFY,    NULL,       0, "check every page of every block before a time-frame is announced", 0 },
+    { "verify",       OPT_VERIFY,    NULL,       0, "check the header of every page before a time-frame is announced", 0 },
     { "progress",     OPT_PROGRESS,  NULL,       0, "a line of JSON a second on the standard error", 0 },
     { "json",         OPT_JSON,      NULL,       0, "the summary as one JSON document", 0 },
     { "log",          OPT_LOG,       "FILE",     0, "log there (standard error)", 0 },

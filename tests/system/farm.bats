@@ -108,6 +108,30 @@ shm_dir() { cat "$1/shm-dir"; }
   is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
 }
 
+@test "a node that was retired: up says at once how it comes back, and it does" {
+  farm_up --nodes mi50:2
+  sluice node retire mi50-002 "sold"
+  SECONDS=0
+  run farm_up --timeout 50s
+  echo "$output"
+  [ "$status" -eq 4 ]
+  [ "$SECONDS" -lt 25 ]
+  [[ $output == *"mi50-002 was retired"*"\`sluice node add mi50-002 --class mi50\`"* ]]
+  sluice node add mi50-002 --class mi50
+  farm_up
+  is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+}
+
+@test "up tells of a class that is not emulated: it may be a slip" {
+  run farm_up --nodes m100:1
+  echo "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *"class m100 is new and not emulated"*"--nominal m100=MS"* ]]
+  run farm_up --nodes mi50:1,own:1 --nominal own=20
+  [ "$status" -eq 0 ]
+  [[ $output != *"not emulated"* ]]
+}
+
 @test "a node that never gets usable: up says which and why when its time is over" {
   farm_up --nodes mi50:1
   mkdir "$FARM/bin"
@@ -167,6 +191,22 @@ shm_dir() { cat "$1/shm-dir"; }
   [ "$rc" -eq 1 ]
   grep -q 'sluice-source was ended by signal 9' "$FARM/replay.out"
   is '.runs[0] | [.state, .in_flight] | join(" ")' 'done 0' sluice run show 1
+}
+
+@test "a job that no node can take: its wait, status and an alarm say so; it runs when one comes" {
+  farm_up --nodes mi50:2 --nominal mi50=50
+  sluice submit "$(sample 2)" --workflow none --wait >"$FARM/id" 2>"$FARM/wait.out" &
+  waiting=$!
+  wait_until 20 grep -q 'job 1 waits: WaitingForNodes' "$FARM/wait.out"
+  run sluice status
+  echo "$output"
+  [[ $output == *"job 1 job-1: waiting"*"WaitingForNodes"*"alarm JobsStuck: 1 job waits for nodes that pool async does not have, job 1 first"*"sluice move"* ]]
+  sluice move mi50-002 --to async --wait --timeout 20s
+  wait "$waiting"
+  [ "$(cat "$FARM/id")" = 1 ]
+  [ "$(grep -c waits "$FARM/wait.out")" -eq 1 ]
+  run sluice status
+  [[ $output != *JobsStuck* ]]
 }
 
 @test "wait outlives a restart of sluiced" {

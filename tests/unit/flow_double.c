@@ -67,6 +67,15 @@ WEAK void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs
 WEAK void job_fill_free(Sluice__Job **jobs, size_t n) { (void)jobs; (void)n; }
 
 WEAK const char *run_name(struct sluiced *d, uint64_t id) { (void)d, (void)id; return "physics"; }
+WEAK unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
+{
+    (void)d;
+    (void)pool;
+    (void)first;
+    (void)why;
+    return 0;
+}
+
 WEAK bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run)
 {
     (void)d;
