@@ -1,8 +1,9 @@
-/* cmd_help.c - the table of commands, for people, for programs, and for bash */
+/* cmd_help.c - the table of commands, for people, for programs, and for the completion of bash and zsh */
 #include "config.h"
 
 #include "command.h"
 
+#include "mem.h"
 #include "str.h"
 
 #include <stdio.h>
@@ -49,48 +50,133 @@ static void print_table(void)
     }
 }
 
+/* --- completion ----------------------------------------------------------------------------- */
+
+/* Values of options that are one of a few words, whichever command takes them. */
+static const struct { const char *options, *words; } values[] = {
+    { "--to|--pool|-p", "online async" },
+    { "--state|-t", "idle busy full moving bad error down held waiting running paused done failed skipped set-aside cancelled" },
+    { "--severity", "info block" },
+    { "--when", "drained now" },
+    { "--keep", "until-built until-done" },
+    { "--incomplete", "build drop" },
+    { "--policy", "buffer round-robin" },
+};
+
 static void print_word(void *arg, const struct option_row *row)
 {
     (void)arg;
     printf(" --%s", row->name);
+    if (row->letter != 0)
+        printf(" -%c", row->letter);
 }
 
-static void print_completion(void)
+static size_t first_length(const struct command *c)
 {
-    printf("# bash completion for sluice; made by sluice help --completion\n"
-           "_sluice() {\n"
-           "  local cur=${COMP_WORDS[COMP_CWORD]} words='' key=''\n"
-           "  case ${COMP_CWORD} in 1) key=\"\" ;; 2) key=\"${COMP_WORDS[1]}\" ;; *) key=\"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" ;; esac\n"
-           "  case \"$key\" in\n");
-    printf("    '') words='--socket --server --help --version");
+    return strcspn(c->name, " ");
+}
+
+/* The first of the commands that begin with the same word: they stand together in the table. */
+static bool is_first(const struct command *c)
+{
+    size_t n = first_length(c);
+
+    return c == commands || first_length(c - 1) != n || strncmp((c - 1)->name, c->name, n) != 0;
+}
+
+static void print_options_of(const struct command *c)
+{
+    printf("options='--help");
+    command_options(c, print_word, NULL);
+    printf("'%s ;;\n", c->flags & TAKES_LIST ? "; list=yes" : "");
+}
+
+/* Behind the word that c begins with: the second words there are, and what the command of that one word takes. */
+static void print_first(const struct command *c)
+{
+    const struct command *alone = NULL, *d = c;
+    size_t n = first_length(c);
+
+    printf("    '%.*s'|'%.*s '*) [ $# -gt 1 ] || choices='", (int)n, c->name, (int)n, c->name);
+    do {
+        if (d->name[n] == '\0')
+            alone = d;
+        else
+            printf(" %s", d->name + n + 1);
+        d++;
+    } while (d->name != NULL && !is_first(d));
+    printf("'%s", alone != NULL ? "; " : " ;;\n");
+    if (alone != NULL)
+        print_options_of(alone);
+}
+
+static void print_commands(void)
+{
+    printf("    '') choices='");
     for (const struct command *c = commands; c->name != NULL; c++)
-        printf(" %.*s", (int)strcspn(c->name, " "), c->name);
-    printf("' ;;\n");
+        if (is_first(c))
+            printf(" %.*s", (int)first_length(c), c->name);
+    printf("'; options='--socket --server --help --version' ;;\n");
     for (const struct command *c = commands; c->name != NULL; c++) {
         if (strchr(c->name, ' ') == NULL)
-            printf("    '%s'|'%s '*) words='", c->name, c->name);
-        else
-            printf("    '%s') words='", c->name);
-        command_options(c, print_word, NULL);
-        printf("' ;;\n");
-    }
-    for (const struct command *c = commands; c->name != NULL; c++) {
-        size_t n = strcspn(c->name, " ");
-
-        if (c->name[n] == '\0')
             continue;
-        if (c > commands && strncmp((c - 1)->name, c->name, n + 1) == 0)
-            continue;                   /* families stand together in the table */
-        printf("    '%.*s') words='", (int)n, c->name);
-        for (const struct command *d = c; d->name != NULL && strncmp(d->name, c->name, n + 1) == 0; d++)
-            printf(" %s", d->name + n + 1);
-        printf("' ;;\n");
+        printf("    '%s '*) ", c->name);
+        print_options_of(c);
     }
+    for (const struct command *c = commands; c->name != NULL; c++)
+        if (is_first(c))
+            print_first(c);
+}
+
+/* What both shells understand: the words before the cursor in, choices (for the word there) and options (when it begins with '-') out. Names
+ * of nodes are asked for, but not waited for: without sluiced, or with a slow one, they are left out. */
+static void print_choose(void)
+{
+    printf("_sluice_choose() {\n"
+           "  local key='' last='' where='' list=''\n"
+           "  choices='' options=''\n"
+           "  while [ $# -gt 1 ]; do case \"$1\" in --socket|--server) where=\"$1=$2\"; shift 2 ;; *) break ;; esac; done\n"
+           "  case $# in 0) ;; 1) key=\"$1\" ;; *) key=\"$1 $2 \" ;; esac\n"
+           "  for last; do :; done\n"
+           "  case \"$last\" in\n");
+    for (size_t i = 0; i < ARRAY_LEN(values); i++)
+        printf("    %s) choices='%s'; return ;;\n", values[i].options, values[i].words);
+    printf("    --node|-n|--exclude|-x) list=yes; key='no command' ;;\n"
+           "    @) choices='all online async marked'; return ;;\n"
+           "  esac\n"
+           "  case \"$key\" in\n");
+    print_commands();
     printf("  esac\n"
-           "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-           "  [[ ${#COMPREPLY[@]} -gt 0 ]] || mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+           "  [ -z \"$list\" ] || choices=\"$choices @all @online @async @marked $(timeout 0.03 sluice ${where:+\"$where\"} nodes --parsable -h -o name 2>/dev/null | tr '\\n' ' ')\"\n"
+           "}\n");
+}
+
+static void print_bash(void)
+{
+    printf("# bash completion for sluice; made by sluice help --completion bash\n");
+    print_choose();
+    printf("_sluice() {\n"
+           "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" choices options\n"
+           "  _sluice_choose \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"\n"
+           "  case \"$cur\" in -*) choices=$options ;; esac\n"
+           "  mapfile -t COMPREPLY < <(compgen -W \"$choices\" -- \"$cur\")\n"
+           "  [ ${#COMPREPLY[@]} -gt 0 ] || mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
            "}\n"
            "complete -F _sluice sluice\n");
+}
+
+static void print_zsh(void)
+{
+    printf("#compdef sluice\n"
+           "# zsh completion for sluice; made by sluice help --completion zsh\n");
+    print_choose();
+    printf("_sluice() {\n"
+           "  local cur=\"$words[CURRENT]\" choices options\n"
+           "  _sluice_choose \"${(@)words[2,CURRENT-1]}\"\n"
+           "  case \"$cur\" in -*) choices=$options ;; esac\n"
+           "  if [ -n \"$choices\" ]; then compadd -- ${=choices}; else _files; fi\n"
+           "}\n"
+           "if [ \"$funcstack[1]\" = _sluice ]; then _sluice \"$@\"; fi\n");
 }
 
 static void print_list(void)
@@ -124,13 +210,20 @@ static void print_command(const struct command *c)
 int cmd_help(struct context *ctx, const struct args *a, struct err *e)
 {
     const struct command *c;
+    const char *shell;
     int words;
 
     (void)ctx;
     if (args_has(a, "table")) {
         print_table();
     } else if (args_has(a, "completion")) {
-        print_completion();
+        shell = args_word(a, "completion", "bash zsh", NULL, e);
+        if (shell == NULL)
+            return -1;
+        if (strcmp(shell, "zsh") == 0)
+            print_zsh();
+        else
+            print_bash();
     } else if (a->n == 0) {
         print_list();
     } else {

@@ -178,7 +178,7 @@ const struct command commands[] = {
 
     { "help", cmd_help, MANY, 0, 0, "[COMMAND]", "this list, or the help of a command",
       ROWS({ "table", 0, NULL, "the table for programs: name|needs sluiced|arguments|options|line" },
-           { "completion", 0, NULL, "completion for bash" }) },
+           { "completion", 0, "SHELL", "completion for bash or zsh" }) },
     { 0 },
 };
 /* clang-format on */

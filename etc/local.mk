@@ -18,3 +18,14 @@ $(UNITS): Makefile
 
 logrotatedir = $(sysconfdir)/logrotate.d
 dist_logrotate_DATA = %D%/logrotate/sluice
+
+# Completion is what the table of commands says.
+bashcompletiondir = $(datadir)/bash-completion/completions
+bashcompletion_DATA = %D%/completion/sluice
+zshcompletiondir = $(datadir)/zsh/site-functions
+zshcompletion_DATA = %D%/completion/_sluice
+CLEANFILES += $(bashcompletion_DATA) $(zshcompletion_DATA)
+%D%/completion/sluice: sluice$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && ./sluice help --completion bash >$@.new && mv $@.new $@
+%D%/completion/_sluice: sluice$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && ./sluice help --completion zsh >$@.new && mv $@.new $@

@@ -68,15 +68,53 @@ teardown() { cd /; rm -rf "$FARM"; }
   for option in $common; do grep -qE -- "^\.It Fl (. , )?${option#-}( |\$)" "$page"; done
 }
 
-@test "completion offers commands, second words and options" {
-  sluice help --completion >complete.bash
-  bash -n complete.bash
-  complete_words() { bash -c 'source ./complete.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' bash "$@"; }
-  [ "$(complete_words sluice stat)" = status ]
-  [ "$(complete_words sluice node hist)" = history ]
-  [ "$(complete_words sluice mark --sev)" = --severity ]
-  [ "$(complete_words sluice node history --si)" = --since ]
-  [ "$(complete_words sluice nodes -- --pars | head -n 1)" = --parsable ] || [ "$(complete_words sluice nodes x --pars)" = --parsable ]
+# completed SHELL WORD...: what is offered for the last word, a line each, by the completion that is installed.
+completed() {
+  local shell=$1; shift
+  if [[ $shell == bash ]]; then
+    bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' "$SLUICE_BUILDDIR/etc/completion/sluice" "$@"
+  else
+    zsh -f -c 'words=("$@"); CURRENT=$#; cur=$words[CURRENT]; source "$0"; compadd() { shift; print -l -- ${(M)@:#${cur}*} }; _files() { print -l -- ${cur}*(N) }; _sluice' \
+      "$SLUICE_BUILDDIR/etc/completion/_sluice" "$@"
+  fi
+}
+shells() { echo bash; ! command -v zsh >/dev/null || echo zsh; }
+
+@test "completion offers commands, second words, options, values and files, in bash and zsh" {
+  bash -n "$SLUICE_BUILDDIR/etc/completion/sluice"
+  touch tf-file
+  while read -r shell; do
+    echo "$shell"
+    [ "$(completed "$shell" sluice stat)" = status ]
+    [ "$(completed "$shell" sluice node hist)" = history ]
+    [ "$(completed "$shell" sluice --socket x node hist)" = history ]
+    [ "$(completed "$shell" sluice mark --sev)" = --severity ]
+    [ "$(completed "$shell" sluice mark n1 --severity b)" = block ]
+    [ "$(completed "$shell" sluice node history --si)" = --since ]
+    [ "$(completed "$shell" sluice nodes --pars)" = --parsable ]
+    [ "$(completed "$shell" sluice move n1 --to a)" = async ]
+    [ "$(completed "$shell" sluice replay tf-f)" = tf-file ]
+    # every command, and every option of each
+    while IFS='|' read -r name needs rest; do
+      [[ $name == *' '* ]] || completed "$shell" sluice "$name" | grep -qx -- "$name"
+      [[ $name != *' '* ]] || completed "$shell" sluice "${name% *}" "${name#* }" | grep -qx -- "${name#* }"
+    done < <(sluice help --table | tail -n +2)
+  done < <(shells)
+  for name in mark "node history" "run start"; do
+    sluice help --table | grep "^$name|" | grep -oE -- '--[a-z-]+' | sort >known
+    completed bash sluice $name -- | grep -- '^--' | sort | comm -23 known - >missing
+    [ ! -s missing ] || { cat missing; false; }
+  done
+}
+
+@test "completion is harmless without sluiced: words of the table, no message, no wait" {
+  export SLUICE_SOCKET=$FARM/none.sock
+  while read -r shell; do
+    run --separate-stderr completed "$shell" sluice mark @on
+    [ "$status" -eq 0 ]
+    [ -z "$stderr" ]
+    [ "$output" = @online ]
+  done < <(shells)
 }
 
 @test "usage errors: status 2, nothing on standard output, a sentence" {
