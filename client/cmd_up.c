@@ -130,7 +130,7 @@ static int check_state(struct farm *f, struct err *e)
     return r;
 }
 
-static int make_folders(struct farm *f, struct err *e)
+static int make_folders(struct farm *f, const struct conf *c, struct err *e)
 {
     static const char *const names[] = { "state", "log", "run" };
 
@@ -144,7 +144,7 @@ static int make_folders(struct farm *f, struct err *e)
         if (r < 0)
             return -1;
     }
-    return farm_make_shm(f, e);
+    return farm_make_shm(f, c->worker.shm_dir, e);
 }
 
 /* A sluiced whose socket somebody removed hears nobody: it is ended, so that it can be started again; workers and sources wait for
@@ -318,7 +318,7 @@ static int bring_up(struct context *ctx, struct farm *f, struct spec *s, double 
 {
     char *path = farm_path(f, "sluice.conf"), *socket = farm_path(f, "sluiced.sock");
     struct conf *c = prepare_conf(f, s, e);
-    int r = c != NULL ? make_folders(f, e) : -1;
+    int r = c != NULL ? make_folders(f, c, e) : -1;
 
     free(ctx->address);
     ctx->address = mem_printf("unix:%s", socket);

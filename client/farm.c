@@ -119,7 +119,7 @@ static int list_read(struct farm *f, struct err *e)
         return -1;
     }
     line = strtok_r(text, "\n", &rest);
-    if (line != NULL && sscanf(line, "folder %63s %4095s", id, shm) == 2 && strcmp(id, own) == 0) {
+    if (line != NULL && sscanf(line, "folder %63s %4095[^\n]", id, shm) == 2 && strcmp(id, own) == 0) {
         free(f->shm_dir);
         f->shm_dir = mem_strdup(shm);
         while ((line = strtok_r(NULL, "\n", &rest)) != NULL) {
@@ -229,6 +229,11 @@ static int check_farm(const char *dir, struct err *e)
     return found ? 0 : err_set(e, ERR_NOT_FOUND, "farm %s: there is no farm in this folder (it has no sluice.conf)", dir);
 }
 
+static char *shm_name(const struct farm *f, const char *parent)
+{
+    return mem_printf("%s/sluice-%lu-%016" PRIx64, parent, (unsigned long)geteuid(), (uint64_t)XXH3_64bits(f->dir, strlen(f->dir)));
+}
+
 struct farm *farm_open(const char *dir, bool create, double limit_s, struct err *e)
 {
     struct farm *f = mem_zalloc(sizeof(*f));
@@ -245,7 +250,7 @@ struct farm *farm_open(const char *dir, bool create, double limit_s, struct err 
         err_set(e, ERR_USAGE, "farm: a folder with line breaks or tabs in its path is not taken");
         goto fail;
     }
-    f->shm_dir = mem_printf("/dev/shm/sluice-%lu-%016" PRIx64, (unsigned long)geteuid(), (uint64_t)XXH3_64bits(f->dir, strlen(f->dir)));
+    f->shm_dir = shm_name(f, "/dev/shm");
     if (take_lock(f, limit_s, e) < 0 || list_read(f, e) < 0)
         goto fail;
     return f;
@@ -266,12 +271,18 @@ void farm_close(struct farm *f)
     free(f);
 }
 
-int farm_make_shm(struct farm *f, struct err *e)
+int farm_make_shm(struct farm *f, const char *parent, struct err *e)
 {
-    char *record = farm_path(f, "shm-dir"), *line = mem_printf("%s\n", f->shm_dir);
+    char *record, *line;
     struct stat st;
     int r = 0;
 
+    if (f->n == 0) {                 /* what runs, or ran, keeps its own */
+        free(f->shm_dir);
+        f->shm_dir = shm_name(f, parent);
+    }
+    record = farm_path(f, "shm-dir");
+    line = mem_printf("%s\n", f->shm_dir);
     if (mkdir(f->shm_dir, 0700) < 0 && errno != EEXIST)
         r = err_errno(e, ERR_FAILED, "%s", f->shm_dir);
     else if (lstat(f->shm_dir, &st) < 0)
@@ -426,8 +437,9 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 /* Only a folder that we made: of our naming, ours alone, no link. */
 static int remove_shm(const struct farm *f, struct err *e)
 {
-    char *prefix = mem_printf("/dev/shm/sluice-%lu-", (unsigned long)geteuid());
-    bool ours = strncmp(f->shm_dir, prefix, strlen(prefix)) == 0 && strchr(f->shm_dir + strlen(prefix), '/') == NULL;
+    char *prefix = mem_printf("/sluice-%lu-", (unsigned long)geteuid());
+    const char *name = strrchr(f->shm_dir, '/');
+    bool ours = name != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
     struct stat st;
 
     free(prefix);

@@ -20,7 +20,7 @@ struct farm_process {
 
 struct farm {
     char *dir;                      /* real path */
-    char *shm_dir;                  /* /dev/shm/sluice-UID-HASH */
+    char *shm_dir;                  /* PARENT/sluice-UID-HASH */
     int   lock;                     /* descriptor */
     struct farm_process *processes;
     unsigned n;
@@ -37,8 +37,8 @@ char *farm_path(const struct farm *f, const char *name);           /* DIR/NAME; 
 struct farm_process *farm_running(struct farm *f, const char *name);
 /* Puts the process into the list, on disk before it returns. */
 int   farm_record(struct farm *f, const char *name, pid_t pid, struct err *e);
-/* Makes the folder of the buffers, below /dev/shm, readable by us only. */
-int   farm_make_shm(struct farm *f, struct err *e);
+/* Makes the folder of the buffers, below parent (shm_dir of the configuration), readable by us only. */
+int   farm_make_shm(struct farm *f, const char *parent, struct err *e);
 /* Ends everything recorded: TERM, after limit_s KILL, workers before sluiced; sessions are emptied. Then removes the folder of the buffers and the list. */
 int   farm_end(struct farm *f, double limit_s, unsigned *ended, struct err *e);
 

@@ -46,8 +46,10 @@ packages_install() {
 build_in() {
   local dir=$1 log
   shift
-  mkdir -p "$dir"
   log=$dir/build.log
+  if ! { mkdir -p "$dir" && : >>"$log"; } 2>/dev/null; then
+    die "$dir cannot be written by $(id -un): it was built by $(stat -c %U "$root/build" 2>/dev/null || stat -c %U "$root"); work in a copy of your own"
+  fi
   : >"$log"
   if [[ ! -x $root/configure || $root/configure.ac -nt $root/configure || $root/Makefile.am -nt $root/configure ]]; then
     (cd "$root" && autoreconf -fi) >>"$log" 2>&1 || { cat "$log" >&2; die "autoreconf failed"; }

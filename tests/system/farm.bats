@@ -143,6 +143,19 @@ shm_dir() { cat "$1/shm-dir"; }
   sluice down --dir "$FARM/farm"
 }
 
+@test "buffers lie in shm_dir of the configuration, blanks and all, and go with down" {
+  farm_up --nodes mi50:1 --shm 8M
+  sluice down --dir "$FARM/farm"
+  mkdir "$FARM/my shm"
+  sed -i "s|shm_dir = .*|shm_dir = '$FARM/my shm'|" "$FARM/farm/sluice.conf"
+  farm_up
+  farm_up
+  [ -n "$(find "$FARM/my shm" -name '*.buffer')" ]
+  sluice replay "$(sample 2)" --workflow none
+  sluice down --dir "$FARM/farm"
+  [ -z "$(ls -A "$FARM/my shm")" ]
+}
+
 @test "down ends stopped daemons too, and finds what a killed worker left" {
   farm_up --nodes mi50:2 --nominal mi50=2000
   shm=$(shm_dir "$FARM/farm")

@@ -201,7 +201,7 @@ static void what_was_started_is_known_and_ends_with_its_children(void **state)
     (void)state;
     assert_non_null(f);
     logs_of(path);
-    assert_int_equal(farm_make_shm(f, &e), 0);
+    assert_int_equal(farm_make_shm(f, "/dev/shm", &e), 0);
     assert_int_equal(stat(f->shm_dir, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
     if (launch_start(f, "one", daemon_argv, &l[0], &e) < 0 || launch_start(f, "sluiced", daemon_argv, &l[1], &e) < 0 || launch_wait(l, 2, 20, &e) < 0)
@@ -302,7 +302,7 @@ static void a_copied_folder_is_another_farm(void **state)
     (void)state;
     assert_non_null(f);
     logs_of(path);
-    assert_int_equal(farm_make_shm(f, &e), 0);
+    assert_int_equal(farm_make_shm(f, "/dev/shm", &e), 0);
     if (launch_start(f, "one", daemon_argv, l, &e) < 0 || launch_wait(l, 1, 20, &e) < 0)
         fail_msg("%s", e.text);
     launch_free(l, 1);
@@ -336,12 +336,12 @@ static void a_strange_buffer_folder_is_refused(void **state)
     (void)state;
     assert_non_null(f);
     assert_int_equal(symlink("/tmp", f->shm_dir), 0);
-    assert_int_equal(farm_make_shm(f, &e), -1);
+    assert_int_equal(farm_make_shm(f, "/dev/shm", &e), -1);
     assert_int_equal(e.code, ERR_PERMISSION);
     assert_int_equal(unlink(f->shm_dir), 0);
     assert_int_equal(mkdir(f->shm_dir, 0755), 0);
     chmod(f->shm_dir, 0755);
-    assert_int_equal(farm_make_shm(f, &e), -1);
+    assert_int_equal(farm_make_shm(f, "/dev/shm", &e), -1);
     assert_int_equal(rmdir(f->shm_dir), 0);
     farm_close(f);
     free(path);
