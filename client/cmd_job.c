@@ -99,24 +99,56 @@ int cmd_job_show(struct context *ctx, const struct args *a, struct err *e)
     return r;
 }
 
-int cmd_job_cancel(struct context *ctx, const struct args *a, struct err *e)
+/* --- what one does with it: silent, unless the job as it is then is asked for --------------- */
+
+static int change(struct context *ctx, const ProtobufCMessage *q, struct err *e)
 {
-    Sluice__CancelJob q = SLUICE__CANCEL_JOB__INIT;
-    Sluice__Jobs *jobs;
+    Sluice__Jobs *jobs = call(ctx, q, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
     int r;
 
-    if (show_columns_help(ctx, &listing))
-        return 0;
-    if (show_columns_check(ctx, &listing, e) < 0 || args_id("job", a->at[0], &q.id, e) < 0)
-        return -1;
-    q.has_id = 1;
-    q.reason = a->n > 1 ? a->at[1] : NULL;
-    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
     if (jobs == NULL)
         return -1;
     r = ctx->mode == SHOW_TABLE && ctx->fields == NULL ? 0 : show_job(ctx, jobs, e);
     call_free(jobs);
     return r;
+}
+
+/* The job's number, once all that was given is good. */
+static int change_args(struct context *ctx, const struct args *a, uint64_t *id, struct err *e)
+{
+    return show_columns_check(ctx, &listing, e) < 0 ? -1 : args_id("job", a->at[0], id, e);
+}
+
+int cmd_job_cancel(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__CancelJob q = SLUICE__CANCEL_JOB__INIT;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    q.has_id = 1;
+    q.reason = a->n > 1 ? a->at[1] : NULL;
+    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+}
+
+int cmd_job_hold(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__HoldJob q = SLUICE__HOLD_JOB__INIT;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    q.has_id = 1;
+    q.reason = a->n > 1 ? a->at[1] : NULL;
+    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+}
+
+int cmd_job_release(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__ReleaseJob q = SLUICE__RELEASE_JOB__INIT;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    q.has_id = 1;
+    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
 }
 
 /* --- its time-frames ------------------------------------------------------------------------ */

@@ -162,6 +162,7 @@ static int number_options(const struct args *a, Sluice__Submit *q, struct err *e
     q->has_time_limit = limit_ns > 0;
     q->time_limit = (double)limit_ns / 1e9;
     q->has_begin = args_has(a, "begin");
+    q->has_hold = q->hold = args_has(a, "hold");
     return 0;
 }
 

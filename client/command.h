@@ -100,7 +100,8 @@ COMMAND(nodes);         COMMAND(node_show);    COMMAND(node_add);     COMMAND(no
 COMMAND(mark);          COMMAND(clear);        COMMAND(move);         COMMAND(moves);        COMMAND(health);
 COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(run_tfs);      COMMAND(runs);
 COMMAND(replay);        COMMAND(submit);
-COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(job_cancel);   COMMAND(wait);
+COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);
+COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);
 COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
 COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);
 COMMAND(local);         COMMAND(help);

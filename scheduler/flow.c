@@ -146,7 +146,7 @@ void flow_tick(struct flow *f)
     if (f->d->runs)
         run_tick(f->d->runs, now);
     if (f->d->jobs)
-        job_tick(f->d->jobs, now);
+        job_tick(f->d->jobs);
 }
 
 static void tick_cb(struct ev_loop *loop, ev_timer *w, int revents)

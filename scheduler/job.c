@@ -212,13 +212,28 @@ static bool is_over(struct job *j)
     return true;                     /* their workers are away; they publish when they come back */
 }
 
+Sluice__JobState job_state_now(const struct job *j)
+{
+    if (j->held)
+        return SLUICE__JOB_STATE__HELD;
+    return j->n[TASK_RUNNING] + j->n[TASK_DONE] + j->n[TASK_FAILED] > 0 ? SLUICE__JOB_STATE__JOB_RUNNING : SLUICE__JOB_STATE__WAITING;
+}
+
+void job_gate(struct job *j)
+{
+    bool was = j->work.paused;
+
+    j->work.paused = !j->stored || j->held || j->releases > 0 || j->begin > clock_wall_ns();
+    if (was && !j->work.paused)
+        flow_kick(j->work.flow);
+}
+
 void job_progress(struct job *j)
 {
     if (j->ended || j->in_progress || j->jobs->d->stopping)
         return;
     j->in_progress = true;
-    if (j->state == SLUICE__JOB_STATE__WAITING && j->n[TASK_RUNNING] + j->n[TASK_DONE] + j->n[TASK_FAILED] > 0)
-        j->state = SLUICE__JOB_STATE__JOB_RUNNING;
+    j->state = job_state_now(j);
     if (is_over(j))
         job_over(j);
     j->in_progress = false;
@@ -234,17 +249,14 @@ void job_turn(struct jobs *jobs)
     }
 }
 
-void job_tick(struct jobs *jobs, double now)
+void job_tick(struct jobs *jobs)
 {
     struct job *j, *next;
 
-    (void)now;
     for (j = TAILQ_FIRST(&jobs->open); j; j = next) {
         next = TAILQ_NEXT(j, entry);
-        if (j->work.paused && j->stored && !j->cancelling && j->begin <= clock_wall_ns()) {
-            j->work.paused = false;
-            flow_kick(jobs->flow);
-        }
+        if (j->work.paused)
+            job_gate(j);
         job_progress(j);
     }
 }

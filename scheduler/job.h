@@ -38,7 +38,9 @@ struct job {
     struct task *task;
     uint64_t n_tasks, next;              /* next: no waiting task below it without a TF */
     uint64_t n[TASK_STATES], skipped_files;
-    bool     held, stored, stored_over;
+    bool     held;                       /* nothing more of it is given out until it is released */
+    unsigned releases;                   /* releases that are not on disk yet: nothing is given out before */
+    bool     stored, stored_over;
     unsigned changes;
     double   settled_since;
     bool     in_progress;
@@ -67,8 +69,12 @@ void job_destroy(struct job *j);         /* out of its lists already */
 void job_retire(struct job *j);          /* among those that are over */
 struct job *job_find(struct jobs *j, uint64_t id);
 void job_turn(struct jobs *j);           /* gives tasks TFs, as many as may be given out soon */
-void job_tick(struct jobs *j, double now);
-void job_progress(struct job *j);        /* perhaps it is over */
+void job_tick(struct jobs *j);
+void job_progress(struct job *j);        /* perhaps it runs now, or is over */
+/* Whether something of it may be given out now: it is on disk, not held, and its time has come. */
+void job_gate(struct job *j);
+/* Of a job that is not over. */
+Sluice__JobState job_state_now(const struct job *j);
 void job_each_check(struct jobs *j, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
 void job_free_details(struct job *j);
 

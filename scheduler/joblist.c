@@ -18,6 +18,8 @@ static const char *why_of(const struct job *j)
 {
     if (j->why)
         return j->why;
+    if (j->held)
+        return "held";
     if (j->ended || j->n[TASK_WAITING] == 0)
         return NULL;
     if (j->begin > clock_wall_ns())

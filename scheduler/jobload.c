@@ -56,6 +56,7 @@ static int load_job(void *arg, const struct row_job *row)
     j->key = mem_strdup(row->key);
     j->why = mem_strdup(row->text);
     j->state = state_parse(row->state);
+    j->held = j->state == SLUICE__JOB_STATE__HELD;
     j->attempts = row->attempts;
     j->n_tasks = row->tasks;
     j->submitted = row->submitted;
@@ -87,7 +88,7 @@ static int load_details(struct jobs *jobs, struct db *db, struct err *e)
         j->cancelling = j->n[TASK_CANCELLED] > 0;        /* its cancellation was stored with these */
         if (j->cancelling)
             task_cancel_all(j, "Cancelled");
-        j->work.paused = j->begin > clock_wall_ns();
+        job_gate(j);
         log_info("job %" PRIu64 ": goes on: %" PRIu64 " tasks wait, %" PRIu64 " were at work, %" PRIu64 " done", j->work.id, j->n[TASK_WAITING],
                  j->n[TASK_RUNNING], j->n[TASK_DONE]);
     }

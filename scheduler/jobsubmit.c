@@ -70,8 +70,8 @@ static int submit_check(struct sluiced *d, const Sluice__Submit *m, struct err *
         return err_set(e, ERR_USAGE, "%u attempts; at most %d are possible", m->attempts, ATTEMPTS_MAX);
     if (m->time_limit < 0 || m->time_limit > 864000)
         return err_set(e, ERR_USAGE, "a time limit of %g s; up to 10 days are possible", m->time_limit);
-    if (m->hold || m->has_max_bad)
-        return err_set(e, ERR_USAGE, "%s is not there yet", m->hold ? "holding a job" : "a limit of bad TFs");
+    if (m->has_max_bad)
+        return err_set(e, ERR_USAGE, "a limit of bad TFs is not there yet");
     for (size_t i = 0; i < m->n_classes; i++) {
         if (conf_class_find(d->conf, m->classes[i]) == NULL && !flow_class_known(d->flow, m->classes[i]))
             return err_set(e, ERR_NOT_FOUND, "class '%s': there is no such class in the configuration", m->classes[i]);
@@ -112,6 +112,7 @@ static void fill_files(struct job *j, const Sluice__Submit *m)
     }
     j->n[TASK_WAITING] = j->n_tasks;
     task_stems(j);
+    j->state = job_state_now(j);
 }
 
 static void fill_classes(struct job *j, char **classes, size_t n)
@@ -151,6 +152,7 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     j->attempts = m->attempts ? m->attempts : s->d->conf->limits.attempts;
     j->submitted = clock_wall_ns();
     j->begin = m->has_begin ? m->begin : 0;
+    j->held = m->has_hold && m->hold;
     fill_classes(j, m->classes, m->n_classes);
     fill_files(j, m);
     return 0;
@@ -211,8 +213,7 @@ static void submitted_then(struct job *j, int rc, const struct err *e, void *arg
     free(ask);
     if (!j->stored) {
         j->stored = true;
-        j->work.paused = j->begin > clock_wall_ns();
-        flow_kick(j->work.flow);
+        job_gate(j);
         job_progress(j);
     }
 }

@@ -37,7 +37,7 @@ static int close_world(void **state)
 }
 
 /* A job of files with so many TFs of 1 MB each; 0 TFs: a file that could not be read. */
-struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; };
+struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold; };
 
 static uint64_t submit(const struct wish *w, bool *existed)
 {
@@ -69,6 +69,7 @@ static uint64_t submit(const struct wish *w, bool *existed)
     m.key = (char *)w->key;
     m.has_attempts = w->attempts != 0;
     m.attempts = w->attempts;
+    m.has_hold = m.hold = w->hold;
     if (w->class) {
         m.classes = (char **)&w->class;
         m.n_classes = 1;
@@ -353,6 +354,149 @@ static void a_cancelled_job_never_runs_after_the_confirmation(void **state)
     error_of(ERR_STATE, "cancelled");
 }
 
+static void hold(uint64_t id, const char *reason)
+{
+    Sluice__HoldJob m = SLUICE__HOLD_JOB__INIT;
+
+    m.has_id = true;
+    m.id = id;
+    m.reason = (char *)reason;
+    job_hold(client, 6, &m);
+}
+
+static void release(uint64_t id)
+{
+    Sluice__ReleaseJob m = SLUICE__RELEASE_JOB__INIT;
+
+    m.has_id = true;
+    m.id = id;
+    job_release(client, 6, &m);
+}
+
+/* What a change answered after its commit; the state then. */
+static Sluice__JobState changed(const char *why)
+{
+    assert_int_equal(world_sent(client, &sluice__jobs__descriptor), 0);
+    world_commit();
+    Sluice__Jobs *jobs = TAKE(client, sluice__jobs);
+    assert_non_null(jobs);
+    assert_int_equal(jobs->n_jobs, 1);
+    Sluice__JobState state = jobs->jobs[0]->state;
+    if (why)
+        assert_string_equal(jobs->jobs[0]->why, why);
+    FREE(jobs);
+    return state;
+}
+
+static unsigned given_out(void)
+{
+    return world_sent(n1->session, &sluice__assign__descriptor) + world_sent(n2->session, &sluice__assign__descriptor);
+}
+
+static void a_held_job_gives_out_nothing_more_until_it_is_released(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 20 }, .n = 1 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    unsigned at_work = given_out();
+    assert_true(at_work > 0 && at_work < 20);
+    hold(id, "disk is being cleaned");
+    for (unsigned i = 0; i < at_work; i++) {             /* what is there ends, nothing takes its place: at once, also before the commit */
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        answer_built(n, a);
+        answer_done(n, a, false);
+        FREE(a);
+        flow_turn(world.d.flow);
+    }
+    assert_int_equal(given_out(), 0);
+    assert_int_equal(changed("disk is being cleaned"), SLUICE__JOB_STATE__HELD);
+    world_pass(3);
+    assert_int_equal(given_out(), 0);
+    assert_int_equal(the_job(id)->n[TASK_DONE], at_work);
+    hold(id, NULL);                                      /* again: the same, and the reason stays */
+    assert_int_equal(changed("disk is being cleaned"), SLUICE__JOB_STATE__HELD);
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__HELD);
+    assert_string_equal(the_job(id)->why, "disk is being cleaned");
+    world_pass(12);
+    assert_int_equal(given_out(), 0);
+    release(id);
+    flow_turn(world.d.flow);
+    assert_int_equal(given_out(), 0);                    /* not before it is on disk */
+    assert_int_equal(changed(NULL), SLUICE__JOB_STATE__JOB_RUNNING);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 20);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    hold(id, NULL);
+    error_of(ERR_STATE, "done");
+}
+
+static void a_job_can_be_submitted_held(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .hold = true };
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__HELD);
+    world_pass(3);
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    world_pass(12);
+    assert_int_equal(given_out(), 0);
+    release(id);
+    assert_int_equal(changed(NULL), SLUICE__JOB_STATE__WAITING);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 2);
+}
+
+static void a_release_that_is_not_stored_leaves_it_held(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .hold = true };
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world.writable = false;
+    release(id);
+    world_commit();
+    error_of(ERR_STATE, "");
+    world_pass(3);
+    assert_int_equal(given_out(), 0);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__HELD);
+    world.writable = true;
+    release(id);
+    changed(NULL);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 2);
+}
+
+static void a_held_job_can_be_cancelled(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .hold = true };
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+
+    (void)state;
+    m.has_id = true;
+    m.id = submit(&w, NULL);
+    job_cancel(client, 6, &m);
+    hold(m.id, NULL);
+    error_of(ERR_STATE, "cancelled");
+    world_turn();
+    world_restart();
+    client = world_peer("client");
+    world_pass(1);
+    assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_CANCELLED);
+    assert_int_equal(the_job(m.id)->n[TASK_CANCELLED], 2);
+}
+
 static void others_jobs_are_for_experts(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
@@ -547,6 +691,10 @@ int main(void)
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
         WITH_WORLD(classes_are_kept),
         WITH_WORLD(a_cancelled_job_never_runs_after_the_confirmation),
+        WITH_WORLD(a_held_job_gives_out_nothing_more_until_it_is_released),
+        WITH_WORLD(a_job_can_be_submitted_held),
+        WITH_WORLD(a_release_that_is_not_stored_leaves_it_held),
+        WITH_WORLD(a_held_job_can_be_cancelled),
         WITH_WORLD(others_jobs_are_for_experts),
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),

@@ -1,0 +1,61 @@
+#!/usr/bin/env bats
+# What people do with jobs: hold and release, keys.
+load ../lib
+
+setup() { farm_setup; }
+teardown() { farm_teardown; }
+
+async_farm() {
+  farm_up --nodes mi50:2 --nominal mi50=100
+  sluice move mi50-001 --to async --wait --timeout 20s
+}
+
+state_of() { json '.jobs[0] | [.state, .done, .running] | join(" ")' sluice job show "$1"; }
+
+# What was submitted after it is done: the job before had its chance.
+overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/null; }
+
+@test "a held job waits for its release, also over a restart of sluiced; history names both" {
+  async_farm
+  held=$(sluice submit "$(samples)" --workflow none --hold)
+  overtaken
+  [ "$(state_of "$held")" = "held 0 0" ]
+  is '.jobs[0].why' held sluice job show "$held"
+  sluice down --dir "$FARM/farm"
+  farm_up
+  overtaken
+  [ "$(state_of "$held")" = "held 0 0" ]
+  [ "$(json '[.jobs[].id] | join(" ")' sluice jobs --state held)" = "$held" ]
+  sluice job release "$held"
+  sluice wait job "$held" --timeout 60s
+  [ "$(state_of "$held")" = "done 3 0" ]
+  run --separate-stderr sluice job hold "$held"
+  [ "$status" -eq 4 ]
+  [ "$stderr" = "sluice: job $held is over: done" ]
+  id=$(sluice submit "$(sample 2)" --workflow none --hold)
+  sluice job hold "$id" "disk is being cleaned"
+  is '.jobs[0] | [.state, .why] | join(" ")' "held disk is being cleaned" sluice job show "$id"
+  is '.jobs[0].state' waiting sluice job release "$id"
+  sluice wait job "$id" --timeout 60s
+  run --separate-stderr sluice job release 1000
+  [ "$status" -eq 3 ]
+  [ "$stderr" = "sluice: no job 1000" ]
+  sluice history --json | jq -e '[.events[].what] | (index("job release") > index("job submit"))'
+}
+
+@test "a job that runs can be held: what the node has ends, the rest waits" {
+  async_farm
+  n=40
+  for ((i = 0; i < n; i++)); do ln -s "$(sample 2)" "$FARM/in-$i.tf"; echo "$FARM/in-$i.tf"; done >"$FARM/list"
+  id=$(sluice submit --input "$FARM/list" --workflow none)
+  wait_until 20 eval '[ "$(json ".jobs[0].done" sluice job show '"$id"')" -ge 1 ]'
+  sluice job hold "$id"
+  wait_until 20 is '.jobs[0].running' 0 sluice job show "$id"
+  done=$(json '.jobs[0].done' sluice job show "$id")
+  overtaken
+  [ "$(state_of "$id")" = "held $done 0" ]
+  sluice job release "$id"
+  sluice wait job "$id" --timeout 60s
+  [ "$(state_of "$id")" = "done $n 0" ]
+  sluice check
+}
