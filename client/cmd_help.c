@@ -179,16 +179,34 @@ static void print_zsh(void)
            "if [ \"$funcstack[1]\" = _sluice ]; then _sluice \"$@\"; fi\n");
 }
 
+static void print_row(const struct command *c)
+{
+    struct str s = { 0 };
+
+    str_addf(&s, "%s%s%s", c->name, c->args[0] != '\0' ? " " : "", c->args);
+    printf("  %-26s  %s%s\n", str_text(&s), c->help, c->flags & NEEDS_SLUICED ? "" : " *");
+    str_free(&s);
+}
+
+bool command_family_help(const char *first)
+{
+    size_t n = strlen(first);
+    bool any = false;
+
+    for (const struct command *c = commands; c->name != NULL; c++) {
+        if (strncmp(c->name, first, n) != 0 || c->name[n] != ' ')
+            continue;
+        print_row(c);
+        any = true;
+    }
+    return any;
+}
+
 static void print_list(void)
 {
     printf("usage: sluice [--socket PATH | --server HOST:PORT] COMMAND [ARGUMENT...]\n\n");
-    for (const struct command *c = commands; c->name != NULL; c++) {
-        struct str s = { 0 };
-
-        str_addf(&s, "%s%s%s", c->name, c->args[0] != '\0' ? " " : "", c->args);
-        printf("  %-26s  %s%s\n", str_text(&s), c->help, c->flags & NEEDS_SLUICED ? "" : " *");
-        str_free(&s);
-    }
+    for (const struct command *c = commands; c->name != NULL; c++)
+        print_row(c);
     printf("\n* works without sluiced. sluice COMMAND --help tells about one; sluice(1) about all.\n");
 }
 
@@ -228,6 +246,8 @@ int cmd_help(struct context *ctx, const struct args *a, struct err *e)
         print_list();
     } else {
         c = command_find(a->at[0], a->n > 1 ? a->at[1] : NULL, &words);
+        if (c == NULL && a->n == 1 && command_family_help(a->at[0]))
+            return 0;
         if (c == NULL)
             return command_unknown(a->at[0], a->n > 1 ? a->at[1] : NULL, e);
         print_command(c);

@@ -59,6 +59,8 @@ struct command {
 extern const struct command commands[];     /* main.c; ends with a row without name */
 /* Says what could have been meant instead. -1. */
 int command_unknown(const char *first, const char *second, struct err *e);
+/* Prints the commands that begin with this word (node: node show, ...); false: there are none. */
+bool command_family_help(const char *first);
 const struct command *command_find(const char *first, const char *second, int *words);
 
 /* The common rows of a command, by its flags: calls fn for its own options first, then the shared ones. */

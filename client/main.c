@@ -308,6 +308,11 @@ int main(int argc, char **argv)
     argp_err_exit_status = ERR_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
     c = command_find(argv[s.command], s.command + 1 < argc ? argv[s.command + 1] : NULL, &words);
+    if (c == NULL && s.command + 2 == argc && (str_equal(argv[s.command + 1], "--help") || str_equal(argv[s.command + 1], "-?"))
+        && command_family_help(argv[s.command])) {
+        free(ctx.address);
+        return flushed(0);
+    }
     if (c == NULL) {
         command_unknown(argv[s.command], s.command + 1 < argc ? argv[s.command + 1] : NULL, &e);
         show_error(&e);

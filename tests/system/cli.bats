@@ -20,6 +20,19 @@ teardown() { cd /; rm -rf "$FARM"; }
   [[ $output != *$'\e'* ]]
 }
 
+@test "the first word of several commands has a help too: those commands" {
+  for word in node tf run job crash; do
+    run --separate-stderr sluice $word --help
+    [ "$status" -eq 0 ]
+    [[ -z $stderr && $output == *"  $word show"* || $word == tf && $output == *"  tf info FILE"* ]]
+    together=$output
+    run sluice help $word
+    [[ $status -eq 0 && $output == "$together" ]]
+  done
+  run sluice frobnicate --help
+  [ "$status" -eq 2 ]
+}
+
 @test "every command has a help, on standard output, with status 0, naming each of its options" {
   sluice help --table | tail -n +2 >table
   [ "$(wc -l <table)" -gt 40 ]
