@@ -1,6 +1,6 @@
 /* attach.c - the reconstruction process as the worker's child
  *
- * From: device.c of the worker, over one socket.  To: kernels/pipeline.h, and back.
+ * From: device_talk.c of the worker, over one socket.  To: kernels/pipeline.h, and back.
  * One TF at a time, one thread that talks. The buffer is mapped read-only; no request is believed before its generation and ranges were held against
  * the buffer's own head. A TF that cannot be done is an answer, not an end: the process goes on with the next.
  */

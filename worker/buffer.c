@@ -1,6 +1,6 @@
 /* buffer.c - the shared file that holds TFs
  *
- * From: main.c (opens it), intake.c (takes ranges), device.c (hands it to the reconstruction processes).  To: -.
+ * From: main.c (opens it), intake.c (takes ranges), device_talk.c (hands it to the reconstruction processes).  To: -.
  * Steps of opening, all in one thread: registry, open, lock, head of an earlier owner, room, length, map, place, reserve, fault. What fails gives
  * everything back. Another size later: the same from `room` on, for the tail alone; what fails leaves the old size. While the thread is at work the
  * loop reads nothing of this struct but `state`, what is atomic, and what stands above `task`.

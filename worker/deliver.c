@@ -1,6 +1,6 @@
 /* deliver.c - results become files
  *
- * From: device.c (results), link.c (verdicts).  To: outfile.c (in threads), held.c (Done), link.c (Published).
+ * From: device_talk.c (results), link.c (verdicts).  To: outfile.c (in threads), held.c (Done), link.c (Published).
  * A result is kept in its sealed memory until it is on disk. A disk that is full or fails is tried again, with growing pauses, as long as it takes:
  * meanwhile the results that wait are bounded, the devices stop, sluiced sees the trouble in the reports.
  */
@@ -374,7 +374,7 @@ static void ended(struct pool_task *t)
     deliver_tick(d);
 }
 
-/* ---- called by device.c -------------------------------------------------------------------------------- */
+/* ---- called by device_talk.c --------------------------------------------------------------------------- */
 
 static Sluice__Done *make_done(const struct held *h, const Sluice__RecoDone *m, const char *device)
 {

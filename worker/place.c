@@ -1,6 +1,6 @@
 /* place.c - where on the machine things belong, and where they are
  *
- * From: main.c (the topology), device.c (a process, the actual state), buffer.c (pages), watch.c (between fork and exec).  To: the kernel.
+ * From: main.c (the topology), device.c (a process), device_show.c (the actual state), buffer.c (pages), watch.c (between fork and exec).  To: the kernel.
  * Only the processors, the memory and the PCI bus are asked for: those parts of hwloc that call drivers are kept out.
  */
 #include "config.h"

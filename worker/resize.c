@@ -1,6 +1,6 @@
 /* resize.c - the size that sluiced wants this node's buffer to have
  *
- * From: link.c (Settings), main.c (the buffer's answer, the clock).  To: buffer.c, device.c (processes map it anew), report.c.
+ * From: link.c (Settings), main.c (the buffer's answer, the clock).  To: buffer.c, device_talk.c (processes map it anew), report.c.
  * sluiced orders it when the node holds no TF; what a thread still reads for a TF that was cancelled is waited for here.
  */
 #include "config.h"

@@ -1,6 +1,6 @@
 /* times.c - how long TFs take, by recipe
  *
- * From: device.c (a TF is done).  To: device.c (is this one overdue?).
+ * From: device_talk.c (a TF is done).  To: device.c (is this one overdue?).
  */
 #include "config.h"
 #include "times.h"

@@ -1,6 +1,6 @@
 /* wire.c - frames over a blocking socket
  *
- * From: attach.c, tests/fake/reco.c.  To: the worker's device.c.
+ * From: attach.c, tests/fake/reco.c.  To: the worker's device_talk.c.
  */
 #include "config.h"
 #include "wire.h"

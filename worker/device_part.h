@@ -1,0 +1,88 @@
+/* device_part.h - what the files of the node's devices share: device.c (states, starts, ends), device_talk.c (the conversation with a process),
+ * device_show.c (what people see). For others there is device.h.
+ */
+#ifndef DEVICE_PART_H
+#define DEVICE_PART_H
+
+#include "chan.h"
+#include "device.h"
+#include "place.h"
+#include "times.h"
+#include "watch.h"
+#include "worker.h"
+
+enum { RECIPES = 8 };                            /* that a process keeps at a time; the one used longest ago is replaced */
+#define GRACE_S  0.5                             /* from TERM to KILL */
+
+struct device {
+    struct devices *all;
+    char     serial[96], class[64], software[64], backend[16];      /* backend: "" for one on the CPU */
+    bool     emulated;
+    bool     off;                                /* a mark took it out: nothing new */
+    bool     unclean;                            /* its memory is not free, or not known to be: no process is started */
+    double   nominal;                            /* s, 0: none */
+    uint64_t memory;
+    int      numa;                               /* of a real one; -1: not known */
+    struct place place;                          /* where its process belongs */
+    int      domain;                             /* from which that takes its memory: -1 from any, -2 not known */
+    char     cpus[128], misplaced[256];          /* as it was when it was shown last */
+    Sluice__Pinned pinned; char pinned_why[300]; /* what its process said last */
+    bool     has_pinned;
+    enum device_state state;
+    struct child *child;
+    struct chan  *chan;
+    uint64_t generation;                         /* of the buffer, as its process was told */
+    struct { char *recipe; uint64_t used; } recipe[RECIPES];     /* used: turn of the last TF of it */
+    unsigned asked;                              /* place of the recipe that was asked for last */
+    struct held *held;
+    char     stage[96];                          /* that it said last */
+    int64_t  since;                              /* worker_now of the last sign of life in this state */
+    int64_t  cancel_at;                          /* 0: not asked to give up */
+    int64_t  begun;                              /* monotonic, of the run */
+    char     doom_word[24], doom[256];           /* why we end it: the word for its TF */
+    char     why[256];                           /* why it does not work, for reports */
+    struct ev_timer again;
+    unsigned boot_failures, crashes;             /* in a row */
+    uint64_t restarts, stalls;
+    double   seconds_per_tf;
+    bool     measured;
+};
+
+struct devices {
+    struct worker *worker;
+    struct device *device; unsigned n;
+    TAILQ_HEAD(, held) queue;
+    struct times *times;
+    bool started, stopping;
+    uint64_t turn;
+};
+
+/* ---- device.c ---- */
+
+void device_post(struct device *d, enum device_event event);
+bool device_is_broken(const struct device *d);
+/* The TF that is on the device, taken off it; or NULL. */
+struct held *device_take_off(struct device *d);
+/* Ends the process; the TF on it fails with this word once it is gone. */
+void device_doom(struct device *d, const char *word, const char *text);
+/* nice of the processes: as the pool says, but behind the loop. */
+int  device_nice(const struct worker *w);
+
+/* ---- device_talk.c ---- */
+
+/* The conversation with a new process begins, on this socket; takes both descriptors. */
+void talk_open(struct device *d, int socket, int buffer);
+/* An idle process maps the buffer as it is now; one that cannot is replaced. */
+void talk_reattach(struct device *d);
+/* The TF on it (held) is told, after its recipe where the process does not know that. */
+void talk_give(struct device *d);
+void talk_cancel(struct device *d);
+/* What a process that is gone knew. */
+void talk_forget(struct device *d);
+
+/* ---- device_show.c ---- */
+
+/* Where its process is now, and what of that is not as wanted. */
+void device_look_where(struct device *d);
+
+#endif
