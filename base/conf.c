@@ -83,6 +83,12 @@ static const struct key role_keys[] = {
     { "users",  TEXTS, AT(conf_role, users) },
     { "groups", TEXTS, AT(conf_role, groups) },
 };
+static const struct key nice_rule_keys[] = {
+    { "users",  TEXTS, AT(conf_nice_rule, users) },
+    { "groups", TEXTS, AT(conf_nice_rule, groups) },
+    { "min",    INT,   AT(conf_nice_rule, min), -20, 19, "0" },
+    { "max",    INT,   AT(conf_nice_rule, max), -20, 19, "19" },
+};
 static const struct key profile_keys[] = {
     { "shm", SIZES, AT(conf_profile, shm) },
 };
@@ -132,7 +138,7 @@ static const struct key limits_keys[] = {
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };
 
-enum section_id { CLASS, POOL, NODE, ROLE, PROFILE, WORKER, HEALTH, ALARM, LIMITS, SECTIONS };
+enum section_id { CLASS, POOL, NODE, ROLE, NICE_RULE, PROFILE, WORKER, HEALTH, ALARM, LIMITS, SECTIONS };
 static const struct section {
     const char *name;
     bool titled;
@@ -143,6 +149,7 @@ static const struct section {
     [POOL]   = { "pool",   true,  pool_keys,   ARRAY_LEN(pool_keys) },
     [NODE]   = { "node",   true,  node_keys,   ARRAY_LEN(node_keys) },
     [ROLE]   = { "role",   true,  role_keys,   ARRAY_LEN(role_keys) },
+    [NICE_RULE] = { "nice_rule", true, nice_rule_keys, ARRAY_LEN(nice_rule_keys) },
     [PROFILE] = { "profile", true, profile_keys, ARRAY_LEN(profile_keys) },
     [WORKER] = { "worker", false, worker_keys, ARRAY_LEN(worker_keys) },
     [ALARM]  = { "alarm",  false, alarm_keys,  ARRAY_LEN(alarm_keys) },
@@ -505,6 +512,7 @@ static int check_title(enum section_id id, const char *title, char why[160])
     switch (id) {
     case CLASS:
     case PROFILE:
+    case NICE_RULE:
         snprintf(why, 160, "%s '%.64s': a name is wanted", sections[id].name, title);
         return str_is_name(title) ? 0 : -1;
     case POOL:
@@ -718,6 +726,27 @@ static int read_profiles(struct conf *c, cfg_t *cfg, struct err *e)
     return 0;
 }
 
+static int read_nice_rules(struct conf *c, cfg_t *cfg, struct err *e)
+{
+    unsigned n = cfg_size(cfg, "nice_rule");
+
+    c->nice_rules = mem_array(n, sizeof(*c->nice_rules));
+    for (unsigned i = 0; i < n; i++) {
+        cfg_t *sec = cfg_getnsec(cfg, "nice_rule", i);
+        struct conf_nice_rule *r = &c->nice_rules[i];
+
+        c->n_nice_rules = i + 1;
+        r->name = mem_strdup(cfg_title(sec));
+        if (read_keys(sec, nice_rule_keys, ARRAY_LEN(nice_rule_keys), r, e) < 0)
+            return at_line(sec, e);
+        if (r->min > r->max) {
+            err_set(e, ERR_USAGE, "nice_rule %s: min %d is above max %d", r->name, r->min, r->max);
+            return at_line(sec, e);
+        }
+    }
+    return 0;
+}
+
 static cfg_t *only_section(cfg_t *cfg, const char *name)
 {
     return cfg_size(cfg, name) > 0 ? cfg_getnsec(cfg, name, 0) : NULL;
@@ -732,7 +761,7 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
         || read_keys(only_section(cfg, "limits"), limits_keys, ARRAY_LEN(limits_keys), &c->limits, e) < 0)
         return err_prefix(e, "%s", reading.name);
     if (read_classes(c, cfg, e) < 0 || read_pools(c, cfg, e) < 0 || read_nodes(c, cfg, e) < 0
-        || read_roles(c, cfg, e) < 0 || read_profiles(c, cfg, e) < 0)
+        || read_roles(c, cfg, e) < 0 || read_profiles(c, cfg, e) < 0 || read_nice_rules(c, cfg, e) < 0)
         return -1;
     if (c->listen != NULL && strcmp(c->auth, "none") == 0)
         return err_set(e, ERR_USAGE, "%s:%d: listen needs a method of authentication: auth = munge", reading.name, reading.listen_line);
@@ -819,6 +848,11 @@ void conf_destroy(struct conf *c)
         free(c->profiles[i].name);
         free_keys(profile_keys, ARRAY_LEN(profile_keys), &c->profiles[i]);
     }
+    for (unsigned i = 0; i < c->n_nice_rules; i++) {
+        free(c->nice_rules[i].name);
+        free_keys(nice_rule_keys, ARRAY_LEN(nice_rule_keys), &c->nice_rules[i]);
+    }
+    free(c->nice_rules);
     for (unsigned i = 0; i < 2; i++)
         free(c->pools[i].name);
     free_keys(worker_keys, ARRAY_LEN(worker_keys), &c->worker);
@@ -944,6 +978,8 @@ char *conf_show(const struct conf *c)
         show_section(&s, NODE, c->nodes[i].list, &c->nodes[i]);
     for (unsigned i = 0; i < c->n_roles; i++)
         show_section(&s, ROLE, c->roles[i].name, &c->roles[i]);
+    for (unsigned i = 0; i < c->n_nice_rules; i++)
+        show_section(&s, NICE_RULE, c->nice_rules[i].name, &c->nice_rules[i]);
     for (unsigned i = 0; i < c->n_profiles; i++)
         show_section(&s, PROFILE, c->profiles[i].name, &c->profiles[i]);
     return str_take(&s);

@@ -24,6 +24,8 @@ struct conf_node { char *list; struct hostlist *names; char *class_name, *pool; 
 struct conf_role { char *name; char **users; unsigned n_users; char **groups; unsigned n_groups; };
 /* Sizes of buffers by class, for `shm set --profile`; "CLASS=SIZE" in the file. */
 struct conf_profile { char *name; char **shm; unsigned n_shm; };
+/* Nice levels that these may set, of any pool. */
+struct conf_nice_rule { char *name; char **users; unsigned n_users; char **groups; unsigned n_groups; int min, max; };
 struct conf_worker {
     char    *shm_dir;           /* default /dev/shm */
     bool     lock_memory;       /* the buffer is never swapped out */
@@ -84,6 +86,7 @@ struct conf {
     struct conf_node  *nodes;   unsigned n_nodes;
     struct conf_role  *roles;   unsigned n_roles;
     struct conf_profile *profiles; unsigned n_profiles;
+    struct conf_nice_rule *nice_rules; unsigned n_nice_rules;
     struct conf_worker worker;
     struct conf_health health;
     struct conf_alarm  alarm;

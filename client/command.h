@@ -105,7 +105,7 @@ COMMAND(replay);        COMMAND(submit);
 COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);
 COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);
 COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
-COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);
+COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);      COMMAND(nice);
 COMMAND(local);         COMMAND(help);
 
 #endif

@@ -21,6 +21,7 @@ client_libclient_a_SOURCES = \
 	%D%/cmd_logs.c \
 	%D%/cmd_mark.c \
 	%D%/cmd_move.c \
+	%D%/cmd_nice.c \
 	%D%/cmd_nodes.c \
 	%D%/cmd_replay.c \
 	%D%/cmd_shm.c \

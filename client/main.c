@@ -100,6 +100,8 @@ const struct command commands[] = {
     { "health", cmd_health, NEEDS_SLUICED | SHOWS, 0, 0, "", "automatic marking: what nodes do to their work, checks, the brake",
       ROWS({ "reset", 0, NULL, "release the brake, so that nodes are marked again" },
            { "pool", 'p', "POOL", "of --reset: only this pool's" }) },
+    { "nice",  cmd_nice,  NEEDS_SLUICED | SHOWS, 1, 1, "N", "nice level of the reconstruction processes, while they run",
+      ROWS({ "pool", 0, "POOL", "online or async" }) },
     { "shm",   cmd_shm,   NEEDS_SLUICED | SHOWS | TAKES_LIST, 0, 1, "[LIST]", "the nodes' buffers", NULL },
     { "shm set", cmd_shm_set, NEEDS_SLUICED | SHOWS | TAKES_LIST, 1, 2, "LIST [SIZE]", "gives the nodes' buffers another size",
       ROWS({ "profile", 0, "NAME", "sizes by class, of a profile of the configuration" },

@@ -132,6 +132,7 @@ static const struct frame_type types[] = {
     ROW(HEALTH,           health,           32 * MIB,     500000, DAEMON),
     ROW(RESET_HEALTH,     reset_health,     1 * KIB,          64, CLIENT),
     ROW(SET_SHM,          set_shm,          4 * MIB,      100000, CLIENT),
+    ROW(SET_NICE,         set_nice,         1 * KIB,          64, CLIENT),
     ROW(HOLD_JOB,         hold_job,         8 * KIB,          64, CLIENT),
     ROW(RELEASE_JOB,      release_job,      1 * KIB,          64, CLIENT),
     ROW(WATCH,            watch,            1 * KIB,          64, CLIENT),

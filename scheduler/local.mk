@@ -31,6 +31,7 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/metrics.c \
 	%D%/move.c %D%/move.h \
 	%D%/node.c %D%/node.h \
+	%D%/nice.c %D%/nice.h \
 	%D%/restore.c %D%/restore.h \
 	%D%/rights.c %D%/rights.h \
 	%D%/roster.c %D%/roster.h \

@@ -23,6 +23,7 @@
 #include "mark.h"
 #include "mem.h"
 #include "move.h"
+#include "nice.h"
 #include "str.h"
 
 enum {
@@ -276,7 +277,7 @@ void node_send_settings(struct node *n)
     m.devices_off = off;
     m.pool = (char *)pool_name[n->pool];
     m.has_nice = true;
-    m.nice = n->d->conf->pools[n->pool].nice;
+    m.nice = nice_of_pool(n->d, n->pool);
     shm_settings(n, &m);
     chan_send(n->session->chan, 0, &m.base);
     free(off);
@@ -831,6 +832,7 @@ static void fill_numbers(const struct node *n, Sluice__Node *out)
     out->trouble = r->trouble;
     out->has_nice_actual = r->n_nice > 0;
     out->nice_actual = r->n_nice > 0 ? r->nice[0] : 0;
+    out->nice_text = r->nice_text;
 }
 
 static void fill_worker(const struct node *n, Sluice__Node *out)
@@ -875,7 +877,7 @@ static void fill_intent(const struct node *n, Sluice__Node *out)
     out->has_shm_wanted = true;
     out->shm_wanted = shm_wanted(n);
     out->has_nice_wanted = true;
-    out->nice_wanted = n->d->conf->pools[n->pool].nice;
+    out->nice_wanted = nice_of_pool(n->d, n->pool);
     if (n->move != NULL) {
         out->move = mem_zalloc(sizeof(*out->move));
         move_message(n->move, out->move);

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "mark.h"
 #include "move.h"
+#include "nice.h"
 #include "node.h"
 #include "roster.h"
 #include "shm.h"
@@ -54,6 +55,8 @@ int restore_farm(struct sluiced *d, struct db *db, struct err *e)
     if (health_restore(d->health, db, e) < 0)
         return -1;
     d->shms = shms_create(d);
+    if (nice_restore(d, db, e) < 0)
+        return -1;
     if (rows_load_nodes(db, node_row, d->farm, e) != 0 || rows_load_marks(db, false, mark_row, d, e) != 0 || rows_load_moves(db, false, move_row, &m, e) != 0)
         return -1;
     log_info("state: %u nodes, %u open marks, %u open moves", farm_count(d->farm), marks_open(d->marks), moves_open(d->moves));

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,17 +21,16 @@ const char *const right_name[RIGHT_ADMIN + 1] = { "none", "read", "shift", "expe
 
 enum { WORKER_ROLE = RIGHT_ADMIN + 1 };
 
-struct role {
-    int right;                           /* enum right, or WORKER_ROLE */
-    char **users;
-    unsigned n_users;
-    gid_t *groups;
-    unsigned n_groups;
-};
+struct people { char **users; unsigned n_users; gid_t *groups; unsigned n_groups; };
+
+struct role { int right; struct people people; };              /* right: enum right, or WORKER_ROLE */
+struct nice_rule { int min, max; struct people people; };
 
 struct rights {
     struct role *roles;
     unsigned n_roles;
+    struct nice_rule *rules;
+    unsigned n_rules;
     uid_t own;
     bool read_is_named;
 };
@@ -61,21 +61,47 @@ static int group_number(const char *name, gid_t *gid)
     return 0;
 }
 
-static int role_fill(struct role *out, const struct conf_role *in, struct err *e)
+static void people_fill(struct people *out, const char *what, char *const *users, unsigned n_users, char *const *groups, unsigned n_groups)
 {
-    if (role_parse(in->name, &out->right, e) < 0)
-        return -1;
-    out->users = mem_array(in->n_users + 1, sizeof(*out->users));
-    for (; out->n_users < in->n_users; out->n_users++)
-        out->users[out->n_users] = mem_strdup(in->users[out->n_users]);
-    out->groups = mem_array(in->n_groups + 1, sizeof(*out->groups));
-    for (unsigned i = 0; i < in->n_groups; i++) {
-        if (group_number(in->groups[i], &out->groups[out->n_groups]) == 0)
+    out->users = mem_array(n_users + 1, sizeof(*out->users));
+    for (; out->n_users < n_users; out->n_users++)
+        out->users[out->n_users] = mem_strdup(users[out->n_users]);
+    out->groups = mem_array(n_groups + 1, sizeof(*out->groups));
+    for (unsigned i = 0; i < n_groups; i++) {
+        if (group_number(groups[i], &out->groups[out->n_groups]) == 0)
             out->n_groups++;
         else
-            log_warning("role %s: group '%s' is not known on this machine; nobody gets the role by it", in->name, in->groups[i]);
+            log_warning("%s: group '%s' is not known on this machine; nobody is named by it", what, groups[i]);
     }
+}
+
+static void people_free(struct people *p)
+{
+    for (unsigned u = 0; u < p->n_users; u++)
+        free(p->users[u]);
+    free(p->users);
+    free(p->groups);
+}
+
+static int role_fill(struct role *out, const struct conf_role *in, struct err *e)
+{
+    char what[100];
+
+    if (role_parse(in->name, &out->right, e) < 0)
+        return -1;
+    snprintf(what, sizeof(what), "role %.80s", in->name);
+    people_fill(&out->people, what, in->users, in->n_users, in->groups, in->n_groups);
     return 0;
+}
+
+static void rule_fill(struct nice_rule *out, const struct conf_nice_rule *in)
+{
+    char what[100];
+
+    snprintf(what, sizeof(what), "nice_rule %.80s", in->name);
+    people_fill(&out->people, what, in->users, in->n_users, in->groups, in->n_groups);
+    out->min = in->min;
+    out->max = in->max;
 }
 
 struct rights *rights_create(const struct conf *conf, struct err *e)
@@ -93,6 +119,9 @@ struct rights *rights_create(const struct conf *conf, struct err *e)
         }
         r->read_is_named |= it->right == RIGHT_READ;
     }
+    r->rules = mem_array(conf->n_nice_rules + 1, sizeof(*r->rules));
+    for (; r->n_rules < conf->n_nice_rules; r->n_rules++)
+        rule_fill(&r->rules[r->n_rules], &conf->nice_rules[r->n_rules]);
     return r;
 }
 
@@ -100,13 +129,12 @@ void rights_destroy(struct rights *r)
 {
     if (r == NULL)
         return;
-    for (unsigned i = 0; i < r->n_roles; i++) {
-        for (unsigned u = 0; u < r->roles[i].n_users; u++)
-            free(r->roles[i].users[u]);
-        free(r->roles[i].users);
-        free(r->roles[i].groups);
-    }
+    for (unsigned i = 0; i < r->n_roles; i++)
+        people_free(&r->roles[i].people);
+    for (unsigned i = 0; i < r->n_rules; i++)
+        people_free(&r->rules[i].people);
     free(r->roles);
+    free(r->rules);
     free(r);
 }
 
@@ -115,15 +143,15 @@ static bool is_owner(const struct rights *r, uid_t uid)
     return uid == 0 || uid == r->own;
 }
 
-static bool is_in(const struct role *role, const char *user, const gid_t *groups, unsigned n)
+static bool is_in(const struct people *p, const char *user, const gid_t *groups, unsigned n)
 {
-    for (unsigned i = 0; i < role->n_users; i++) {
-        if (user[0] != '\0' && strcmp(role->users[i], user) == 0)
+    for (unsigned i = 0; i < p->n_users; i++) {
+        if (user[0] != '\0' && strcmp(p->users[i], user) == 0)
             return true;
     }
-    for (unsigned i = 0; i < role->n_groups; i++) {
+    for (unsigned i = 0; i < p->n_groups; i++) {
         for (unsigned g = 0; g < n; g++) {
-            if (role->groups[i] == groups[g])
+            if (p->groups[i] == groups[g])
                 return true;
         }
     }
@@ -139,7 +167,7 @@ enum right rights_of(const struct rights *r, uid_t uid, const char *user, const 
     for (unsigned i = 0; i < r->n_roles; i++) {
         const struct role *role = &r->roles[i];
 
-        if (role->right != WORKER_ROLE && role->right > best && is_in(role, user, groups, n))
+        if (role->right != WORKER_ROLE && role->right > best && is_in(&role->people, user, groups, n))
             best = role->right;
     }
     return best;
@@ -150,8 +178,24 @@ bool rights_is_worker(const struct rights *r, uid_t uid, const char *user, const
     if (is_owner(r, uid))
         return true;
     for (unsigned i = 0; i < r->n_roles; i++) {
-        if (r->roles[i].right == WORKER_ROLE && is_in(&r->roles[i], user, groups, n))
+        if (r->roles[i].right == WORKER_ROLE && is_in(&r->roles[i].people, user, groups, n))
             return true;
     }
     return false;
+}
+
+bool rights_nice_range(const struct rights *r, const char *user, const gid_t *groups, unsigned n, int *min, int *max)
+{
+    bool named = false;
+
+    for (unsigned i = 0; i < r->n_rules; i++) {
+        const struct nice_rule *rule = &r->rules[i];
+
+        if (!is_in(&rule->people, user, groups, n))
+            continue;
+        *min = named && *min < rule->min ? *min : rule->min;
+        *max = named && *max > rule->max ? *max : rule->max;
+        named = true;
+    }
+    return named;
 }

@@ -17,6 +17,8 @@ struct rights;
 struct rights *rights_create(const struct conf *conf, struct err *e);
 void rights_destroy(struct rights *r);
 enum right rights_of(const struct rights *r, uid_t uid, const char *user, const gid_t *groups, unsigned n);
+/* Nice levels that the rules allow them, all that name them together. false: none does. */
+bool rights_nice_range(const struct rights *r, const char *user, const gid_t *groups, unsigned n, int *min, int *max);
 bool rights_is_worker(const struct rights *r, uid_t uid, const char *user, const gid_t *groups, unsigned n);
 
 #endif

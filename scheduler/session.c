@@ -24,6 +24,7 @@
 #include "mark.h"
 #include "mem.h"
 #include "move.h"
+#include "nice.h"
 #include "node.h"
 #include "rights.h"
 #include "roster.h"
@@ -135,6 +136,7 @@ static const struct row {
     T(ADD_NODES)     { roster_add,        FROM_CLIENT, RIGHT_EXPERT },
     T(RETIRE_NODES)  { roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
     T(RESET_HEALTH)  { health_reset,      FROM_CLIENT, RIGHT_EXPERT },
+    T(SET_NICE)      { nice_set,          FROM_CLIENT, RIGHT_SHIFT },      /* and rules of its own: see nice.c */
     T(SET_SHM)       { shm_set,           FROM_CLIENT, RIGHT_EXPERT },
     T(PURGE_CRASHES) { crash_purge,       FROM_CLIENT, RIGHT_EXPERT },
     T(BACKUP)        { show_backup,       FROM_CLIENT, RIGHT_EXPERT },

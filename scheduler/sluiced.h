@@ -12,6 +12,8 @@
 #include "peer.h"
 #include "writer.h"
 
+struct nice { bool is_set; int level; };       /* a level that was set by a person */
+
 struct sluiced {
     struct ev_loop  *loop;
     struct conf     *conf;          /* replaced whole by a reload */
@@ -30,6 +32,7 @@ struct sluiced {
     struct health   *health;        /* health.h: automatic marks, their brake */
     struct moves    *moves;         /* move.h */
     struct shms     *shms;          /* shm.h: sizes of the buffers */
+    struct nice      nice[2];       /* nice.h: of the pools, as people set it */
     struct runs     *runs;          /* run.h: runs and their TFs */
     struct jobs     *jobs;          /* job.h: async work */
     struct flow     *flow;          /* flow.h: the ledger, and who gets what */

@@ -512,11 +512,39 @@ void devices_destroy(struct devices *all)
     free(all);
 }
 
+/* What the kernel refuses is shown, and harms nobody. */
+static void set_nice(struct device *d)
+{
+    int why = child_set_nice(d->child, device_nice(d->all->worker));
+
+    if (why != 0)
+        log_warning("device %s: nice %d wanted, it has %d: %s", d->serial, device_nice(d->all->worker), child_nice(d->child), strerror(why));
+}
+
+const char *devices_nice_text(struct devices *all)
+{
+    const struct worker *w = all->worker;
+    int wanted = device_nice(w);
+
+    all->nice_text[0] = '\0';
+    for (unsigned i = 0; i < all->n && all->nice_text[0] == '\0'; i++) {
+        int has = all->device[i].child != NULL ? child_nice(all->device[i].child) : w->nice_wanted;
+
+        if (has == w->nice_wanted)
+            continue;
+        if (has == wanted)
+            snprintf(all->nice_text, sizeof all->nice_text, "wanted %d, has %d: processes stay behind the worker's loop, which has %d", w->nice_wanted, has, w->priority.loop);
+        else
+            snprintf(all->nice_text, sizeof all->nice_text, "wanted %d, has %d: the kernel does not permit it (RLIMIT_NICE, CAP_SYS_NICE)", w->nice_wanted, has);
+    }
+    return all->nice_text;
+}
+
 void devices_nice(struct devices *all)
 {
     for (unsigned i = 0; i < all->n; i++) {
         if (all->device[i].child != NULL)
-            child_set_nice(all->device[i].child, device_nice(all->worker));
+            set_nice(&all->device[i]);
     }
     worker_changed(all->worker);
 }

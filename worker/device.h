@@ -33,6 +33,8 @@ void devices_cancel(struct devices *d, struct held *h);
 void devices_pump(struct devices *d);            /* something that held them back may be gone */
 void devices_tick(struct devices *d);            /* deadlines; every 100 ms */
 void devices_nice(struct devices *d);
+/* Why a process has another nice level than was wanted of the node; "" when none has. Valid until the next call. */
+const char *devices_nice_text(struct devices *d);
 /* These are taken out by marks, all others are not: they finish what they have and get nothing new while another device works. */
 void devices_off(struct devices *d, char *const *serials, size_t n);
 

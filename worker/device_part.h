@@ -54,6 +54,7 @@ struct devices {
     TAILQ_HEAD(, held) queue;
     struct times *times;
     bool started, stopping;
+    char nice_text[160];
     uint64_t turn;
 };
 

@@ -132,6 +132,7 @@ static void send_report(struct report *r)
     m.huge_wanted = (char *)buffer_huge_wanted(w->buffer);
     m.has_huge_actual = m.has_page_size;
     m.huge_actual = buffer_huge(w->buffer);
+    m.nice_text = (char *)devices_nice_text(w->devices);
     fill_domains(w, &m, domains, sizeof domains);
     link_send(w->link, &m.base);
     r->sent = ev_now(w->loop);

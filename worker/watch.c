@@ -577,6 +577,7 @@ pid_t child_pid(const struct child *c)
 int child_set_nice(struct child *c, int nice)
 {
     char path[64];
+    int why = 0;
     struct dirent *d;
 
     snprintf(path, sizeof path, "/proc/%d/task", c->pid);
@@ -584,11 +585,11 @@ int child_set_nice(struct child *c, int nice)
     while (dir != NULL && (d = readdir(dir)) != NULL) {
         long tid = strtol(d->d_name, NULL, 10);
         if (tid > 0)
-            setpriority(PRIO_PROCESS, (id_t)tid, nice);
+            why = setpriority(PRIO_PROCESS, (id_t)tid, nice) < 0 && errno != ESRCH ? errno : why;
     }
     if (dir != NULL)
         closedir(dir);
-    return child_nice(c);
+    return why;
 }
 
 int child_nice(const struct child *c)

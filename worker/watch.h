@@ -51,7 +51,7 @@ void  child_leaves(struct child *c, double grace_s);
 const char *child_tail(struct child *c);
 /* The first line that it wrote, "" when there is none; as long as the child. */
 const char *child_first_line(struct child *c);
-/* nice of all its threads; what its main thread has now. */
+/* nice of all its threads: 0, or the errno of one that cannot have it. What its main thread has now. */
 int   child_set_nice(struct child *c, int nice);
 int   child_nice(const struct child *c);
 unsigned watch_count(const struct watch *w);

@@ -1,0 +1,135 @@
+#!/usr/bin/env bats
+# nice.bats - nice levels by pool: set while processes run, refused by the kernel or by a rule; and who may do what at all
+
+load ../lib
+load ../rig
+
+setup() {
+  rig_setup; real_class
+  [[ $EUID -eq 0 ]] || skip "only root can be several users"
+  mkdir -p "$FARM/farm/run" "$FARM/shm"
+  chmod 755 "$FARM/farm"; chmod 777 "$FARM/farm/run" "$FARM/shm"
+  { echo 'pool async { nice = 10 }'; echo 'role worker { users = { "nobody" } }'; } >>"$FARM/conf"
+}
+teardown() { farm_teardown; }
+
+# threads_have NODE LEVEL: every thread of every reconstruction process.
+threads_have() {
+  local pid got
+  for pid in $(worker_status "$1" '.devices[].pid'); do
+    got=$(cat /proc/"$pid"/task/*/stat | sed 's/.*) //' | awk '{ print $17 }' | sort -u | paste -sd' ')
+    [[ $got == "$2" ]] || { echo "pid $pid has '$got'"; return 1; }
+  done
+}
+nice_is() { node_is "$1" '[.nice_wanted, .nice_actual] | map(tostring) | join(" ")' "$2"; }
+user() { setpriv --reuid="$1" --regid=nogroup --clear-groups env "HOME=$FARM" "${@:2}"; }
+worker_of_nobody() { touch "$FARM/$1.log"; chmod 666 "$FARM/$1.log"; worker "$1" setpriv --reuid=nobody --regid=nogroup --clear-groups "${@:2}" --; }
+
+@test "B74 a worker of an ordinary user: levels are raised, not lowered; what the kernel refuses is said and fails nothing; a move changes them" {
+  daemon; nodes_real n001
+  worker_of_nobody n001
+  wait_until 20 node_is n001 .state idle
+  wait_until 10 threads_have n001 5
+  node_is n001 .nice_text 'wanted 0, has 5: processes stay behind the worker'"'"'s loop, which has 0'
+  run -0 sluice nice --pool online 10
+  [[ $output == *"nice of pool online from 0 to 10"* ]]
+  wait_until 10 threads_have n001 10
+  wait_until 10 nice_is n001 '10 10'
+  node_is n001 '.nice_text // ""' ''
+  sluice nice --pool online 15 >/dev/null
+  wait_until 10 threads_have n001 15
+  for wanted in 10 -5; do                      # lowering is not permitted
+    sluice nice --pool online -- "$wanted" >/dev/null
+    wait_until 10 nice_is n001 "$wanted 15"
+    wait_until 10 node_is n001 .nice_text "wanted $wanted, has 15: the kernel does not permit it (RLIMIT_NICE, CAP_SYS_NICE)"
+  done
+  threads_have n001 15
+  for bad in 20 -21 x "" 1.5; do
+    run -2 sluice nice --pool online -- "$bad"
+  done
+  nice_is n001 '-5 15'
+  node_is n001 '[.state, .usable] | map(tostring) | join(" ")' 'idle true'
+  sluice nice --pool online 15 >/dev/null
+  # the level of the pool it comes to, while it runs: async is 10, which is not permitted any more; 19 is
+  sluice move n001 --to async --wait >/dev/null
+  wait_until 10 nice_is n001 '10 15'
+  sluice nice --pool async 19 >/dev/null
+  wait_until 10 threads_have n001 19
+  # kept over a restart
+  daemon_kill; daemon
+  wait_until 20 nice_is n001 '19 19'
+}
+
+@test "B74 a worker that was started at nice 15: its processes stay behind it, and it says so" {
+  daemon; nodes_real n001
+  worker_of_nobody n001 nice -n 15
+  wait_until 20 node_is n001 .state idle
+  for wanted in 10 15 19; do
+    sluice nice --pool online "$wanted" >/dev/null
+    wait_until 10 nice_is n001 "$wanted 19"
+  done
+  wait_until 10 threads_have n001 19
+  wait_until 10 node_is n001 '.nice_text // ""' ''
+}
+
+@test "a worker that may: levels go down again too, in all threads" {
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  for wanted in 12 3 19 0; do
+    sluice nice --pool online "$wanted" >/dev/null
+    wait_until 10 threads_have n001 "$wanted"
+    wait_until 10 nice_is n001 "$wanted $wanted"
+  done
+  [ "$(worker_status n001 '.devices[0].restarts // 0')" = 0 ]
+}
+
+@test "roles: by default only root and who runs sluiced change anything; the author is the real one, refusals are counted and logged" {
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  user nobody sluice nodes >/dev/null
+  before=$(event refused_permission)
+  for change in "mark n001 odd" "clear n001 odd" "move n001 --to async" "node retire n001 gone" "run start" "shm set n001 32M" "nice --pool online 5" \
+                "logs --node n001" "backup $FARM/copy" "health --reset"; do
+    run -5 user nobody sluice $change
+    [[ $output == *nobody* ]] || { echo "$change: $output"; false; }
+  done
+  [ "$(event refused_permission)" = $((before + 10)) ]
+  [ "$(grep -c 'nobody (uid' "$FARM/sluiced.log")" -ge 10 ]
+  [ "$(json '.nodes[0] | [.pool, .marks, .shm_active] | map(tostring) | join(" ")' sluice nodes)" = "online [] $((16 << 20))" ]
+}
+
+@test "roles and nice rules by user and group: each may what it may, and the history has who it was" {
+  cat >>"$FARM/conf" <<'CONF'
+role shift { users = { "games", "news" } }
+role expert { users = { "daemon" } }
+nice_rule "some" { users = { "games" } min = 5 max = 10 }
+nice_rule "group" { groups = { "news", "games" } min = 12 max = 14 }
+CONF
+  daemon; nodes_real n001
+  worker n001 --
+  wait_until 20 node_is n001 .state idle
+  user games sluice mark n001 'smells of smoke' --class hw >/dev/null
+  node_is n001 '.marks[0] | [.owner, .reason] | join(": ")' 'games: smells of smoke'
+  run -5 user games sluice shm set n001 32M
+  [[ $output == *"wants the role expert"* ]]
+  [ -n "$(user games sluice logs --node n001)" ]
+  run -5 user nobody sluice logs --node n001
+  user games sluice clear n001 'was the kitchen' >/dev/null
+  user daemon sluice shm set n001 32M >/dev/null
+  sluice node history n001 --json | jq -e '[.events[] | select(.who | startswith("games (uid ")) | .what] | length == 2'
+  sluice node history n001 --json | jq -e '[.events[] | select(.what == "shm asked for")][0].who | startswith("daemon (uid ")'
+  # two rules name games: by name and by group; one names nobody
+  user games sluice nice --pool online 5 >/dev/null
+  user games sluice nice --pool online 14 >/dev/null
+  run -5 user games sluice nice --pool online 15
+  [[ $output == *"games (uid "*") may set 5 to 14"* ]]
+  user news sluice nice --pool online 12 >/dev/null
+  run -5 user news sluice nice --pool online 5
+  [[ $output == *"may set 12 to 14"* ]]
+  run -5 user nobody sluice nice --pool online 13
+  [[ $output == *"wants the role shift"* ]]
+  user daemon sluice nice --pool online -- -3 >/dev/null
+  wait_until 10 node_is n001 .nice_wanted -3
+}
