@@ -152,7 +152,7 @@ static int number_options(const struct args *a, Sluice__Submit *q, struct err *e
     if (args_has(a, "time") && clock_parse_limit(args_text(a, "time", ""), &limit_ns, e) < 0)
         return err_prefix(e, "--time");
     if (limit_ns > 0)
-        fprintf(stderr, "time limit of a try: %s\n", clock_duration_text(limit_ns, text));
+        fprintf(stderr, "time limit of a try: %s (%.15g s)\n", clock_duration_text(limit_ns, text), (double)limit_ns / 1e9);
     if (args_has(a, "begin"))
         fprintf(stderr, "begins at %s\n", clock_rfc3339(q->begin, text));
     q->has_priority = args_has(a, "priority");

@@ -293,3 +293,24 @@ END
   [ "$status" -eq 0 ]
   [[ $output == *--server*--socket* ]]
 }
+
+@test "B28 a time limit is what Slurm means by it, shown as it was read; anything else is refused with the forms, never unlimited" {
+  limit() { sluice --socket "$BATS_TEST_TMPDIR/none" submit "$(sample 2)" --time "$1"; }
+  while read -r given seconds; do
+    run limit "$given"
+    [ "$status" -eq 6 ]                        # taken, then nobody was there
+    [[ $output == *"time limit of a try: "*" ($seconds s)"* ]] || { echo "$given: $output"; false; }
+  done <<FORMS
+10 600
+4:00 240
+1:30:00 5400
+2-12 216000
+3-0:00 259200
+1-02:03:04 93784
+FORMS
+  for bad in 0 -1 99999999999 "" 1h30 "5 m"; do
+    run limit "$bad"
+    [ "$status" -eq 2 ]
+    [[ -z $bad || $output == *accepted* ]] || { echo "'$bad': $output"; false; }
+  done
+}
