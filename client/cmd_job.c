@@ -151,6 +151,18 @@ int cmd_job_release(struct context *ctx, const struct args *a, struct err *e)
     return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
 }
 
+int cmd_job_rerun(struct context *ctx, const struct args *a, struct err *e)
+{
+    Sluice__RerunJob q = SLUICE__RERUN_JOB__INIT;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    if (!args_has(a, "failed"))
+        return err_set(e, ERR_USAGE, "job rerun: --failed is wanted: only what is not done can be run again");
+    q.has_id = 1;
+    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+}
+
 /* --- its time-frames ------------------------------------------------------------------------ */
 
 static const char task_words[] = "waiting running done failed skipped set-aside cancelled";

@@ -103,7 +103,7 @@ COMMAND(mark);          COMMAND(clear);        COMMAND(move);         COMMAND(mo
 COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(run_tfs);      COMMAND(runs);
 COMMAND(replay);        COMMAND(submit);
 COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);
-COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);
+COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);  COMMAND(job_rerun);
 COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
 COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);      COMMAND(nice);
 COMMAND(local);         COMMAND(help);

@@ -155,6 +155,8 @@ const struct command commands[] = {
     { "job cancel", cmd_job_cancel, NEEDS_SLUICED | SHOWS, 1, 2, "ID [REASON]", "ends a job", NULL },
     { "job hold",   cmd_job_hold,   NEEDS_SLUICED | SHOWS, 1, 2, "ID [REASON]", "gives out nothing more of it; what nodes have of it goes on", NULL },
     { "job release", cmd_job_release, NEEDS_SLUICED | SHOWS, 1, 1, "ID", "a held job goes on", NULL },
+    { "job rerun",  cmd_job_rerun,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "new tries at what failed or was cancelled of a job that is over; what is done stays",
+      ROWS({ "failed", 0, NULL, "only what is not done; wanted" }) },
     { "wait",       cmd_wait,       NEEDS_SLUICED, 2, 2, "job|run|move ID", "until it ends; the exit status is its outcome",
       ROWS({ "timeout", 0, "DURATION", "at most so long" }) },
     { "logs",       cmd_logs,       NEEDS_SLUICED, 0, 0, "", "the last lines of nodes' logs",

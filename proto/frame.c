@@ -135,6 +135,7 @@ static const struct frame_type types[] = {
     ROW(SET_NICE,         set_nice,         1 * KIB,          64, CLIENT),
     ROW(HOLD_JOB,         hold_job,         8 * KIB,          64, CLIENT),
     ROW(RELEASE_JOB,      release_job,      1 * KIB,          64, CLIENT),
+    ROW(RERUN_JOB,        rerun_job,        1 * KIB,          64, CLIENT),
     ROW(WATCH,            watch,            1 * KIB,          64, CLIENT),
 };
 /* clang-format on */

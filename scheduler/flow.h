@@ -62,6 +62,7 @@ void job_tasks(struct session *s, uint32_t id, const void *m);
 void job_cancel(struct session *s, uint32_t id, const void *m);
 void job_hold(struct session *s, uint32_t id, const void *m);
 void job_release(struct session *s, uint32_t id, const void *m);
+void job_rerun(struct session *s, uint32_t id, const void *m);
 void flow_wait(struct session *s, uint32_t id, const void *m);           /* WAIT for run and job; move goes to move_wait of move.h */
 void crash_list(struct session *s, uint32_t id, const void *m);
 void crash_purge(struct session *s, uint32_t id, const void *m);

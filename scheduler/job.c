@@ -164,6 +164,18 @@ void job_discard(struct job *j)
     job_destroy(j);
 }
 
+void job_reopen(struct job *j)
+{
+    TAILQ_REMOVE(&j->jobs->over, j, entry);
+    j->jobs->n_over--;
+    TAILQ_INSERT_TAIL(&j->jobs->open, j, entry);
+    TAILQ_INSERT_TAIL(&j->work.flow->works, &j->work, entry);
+    j->work.paused = true;
+    j->ended = 0;
+    j->stored_over = j->cancelling = false;
+    j->settled_since = 0;
+}
+
 static void over_then(struct job *j, int rc, const struct err *e, void *arg)
 {
     (void)arg;

@@ -39,7 +39,7 @@ struct job {
     uint64_t n_tasks, next;              /* next: no waiting task below it without a TF */
     uint64_t n[TASK_STATES], skipped_files;
     bool     held;                       /* nothing more of it is given out until it is released */
-    unsigned releases;                   /* releases that are not on disk yet: nothing is given out before */
+    unsigned releases;                   /* releases and reruns that are not on disk yet: nothing is given out before */
     bool     stored, stored_over;
     unsigned changes;
     double   settled_since;
@@ -67,6 +67,7 @@ struct job *job_create(struct jobs *jobs, uint64_t id);
 void job_discard(struct job *j);         /* it could not be stored, nobody heard of it */
 void job_destroy(struct job *j);         /* out of its lists already */
 void job_retire(struct job *j);          /* among those that are over */
+void job_reopen(struct job *j);          /* back among the open ones, nothing given out before job_gate */
 struct job *job_find(struct jobs *j, uint64_t id);
 void job_turn(struct jobs *j);           /* gives tasks TFs, as many as may be given out soon */
 void job_tick(struct jobs *j);
@@ -82,6 +83,7 @@ void job_free_details(struct job *j);
 void task_feed(struct job *j);
 void task_set(struct job *j, uint64_t number, enum task_state state);
 void task_cancel_all(struct job *j, const char *reason);
+void task_again_all(struct job *j);      /* what failed or was cancelled waits again */
 int  task_load(struct job *j, struct db *db, struct err *e);
 /* Distinct names for the results of each file: STEM, or STEM~2 where another has it. */
 void task_stems(struct job *j);

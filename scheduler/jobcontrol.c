@@ -1,6 +1,6 @@
-/* jobcontrol.c - what people do with a job that is there: cancel, hold, release
+/* jobcontrol.c - what people do with a job that is there: cancel, hold, release, run again what failed
  *
- * From: CancelJob, HoldJob, ReleaseJob.  To: the job (job.c, task.c), the writer, the asker.
+ * From: CancelJob, HoldJob, ReleaseJob, RerunJob.  To: the job (job.c, task.c), the writer, the asker.
  * Always: the answer goes out after the commit. What stops a job acts at once, what lets it go on acts after the commit.
  */
 #include "config.h"
@@ -13,17 +13,20 @@
 #include "events.h"
 #include "log.h"
 #include "mem.h"
+#include "rows.h"
 
-/* The job that s may change. NULL: the asker was told why not. */
-static struct job *job_asked(struct session *s, uint32_t id, uint64_t number)
+/* The job that s may change, which is over or not, as wanted. NULL: the asker was told why not. */
+static struct job *job_asked(struct session *s, uint32_t id, uint64_t number, bool over)
 {
     struct job *j = job_find(s->d->jobs, number);
     struct err e;
 
     if (j == NULL)
         err_set(&e, ERR_NOT_FOUND, "no job %" PRIu64, number);
-    else if (j->ended)
+    else if (!over && j->ended)
         err_set(&e, ERR_STATE, "job %" PRIu64 " is over: %s", number, job_state_name[j->state]);
+    else if (over && !j->stored_over)
+        err_set(&e, ERR_STATE, "job %" PRIu64 " is not over: %s", number, job_state_name[j->state]);
     else if (j->work.uid != s->peer.uid && s->right < RIGHT_EXPERT)
         err_set(&e, ERR_PERMISSION, "job %" PRIu64 " is of %s; others' jobs are for experts", number, j->owner);
     else
@@ -38,38 +41,40 @@ static void say_why(struct job *j, const char *reason)
     j->why = reason && reason[0] ? mem_strdup(reason) : NULL;
 }
 
+struct change_ask { struct session_ref ref; uint64_t job; };
+
 /* The answer to each of them: the job as it is now. */
 static void changed_then(struct job *j, int rc, const struct err *e, void *arg)
 {
-    struct session_ref *ref = arg;
-    struct session *s = session_find(*ref);
+    struct change_ask *ask = arg;
+    struct session *s = session_find(ask->ref);
     Sluice__Jobs m = SLUICE__JOBS__INIT;
 
     if (s && rc < 0) {
-        session_error(s, ref->id, e, "StateNotWritable");
+        session_error(s, ask->ref.id, e, "StateNotWritable");
     } else if (s) {
         job_fill(s->d, true, j->work.id, &m.jobs, &m.n_jobs);
-        session_answer(s, ref->id, &m.base);
+        session_answer(s, ask->ref.id, &m.base);
         job_fill_free(m.jobs, m.n_jobs);
     }
-    free(ref);
+    free(ask);
 }
 
 /* Stores the job as it is now, with a line of history unless nothing changes; then is called after the commit. */
 static void change_put(struct session *s, uint32_t id, struct job *j, enum change_kind kind, const char *what, const char *reason,
-                       void (*then)(struct job *, int, const struct err *, void *))
+                       int (*more)(struct db *, void *, struct err *), void (*then)(struct job *, int, const struct err *, void *))
 {
-    struct session_ref *ref = mem_zalloc(sizeof(*ref));
+    struct change_ask *ask = mem_zalloc(sizeof(*ask));
     char who[96];
 
-    *ref = session_refer(s, id);
-    job_put(j, kind, what ? event_create(NULL, session_author(s, who), what, NULL, j->work.name, reason) : NULL, NULL, then, ref);
+    *ask = (struct change_ask){ session_refer(s, id), j->work.id };
+    job_put(j, kind, what ? event_create(NULL, session_author(s, who), what, NULL, j->work.name, reason) : NULL, more, then, ask);
 }
 
 void job_cancel(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__CancelJob *x = m;
-    struct job *j = job_asked(s, id, x->id);
+    struct job *j = job_asked(s, id, x->id, false);
 
     if (j == NULL)
         return;
@@ -78,7 +83,7 @@ void job_cancel(struct session *s, uint32_t id, const void *m)
     say_why(j, x->reason);
     task_cancel_all(j, "Cancelled");
     j->state = job_state_now(j);
-    change_put(s, id, j, CHANGE_KEEP, "job cancel", x->reason, changed_then);
+    change_put(s, id, j, CHANGE_KEEP, "job cancel", x->reason, NULL, changed_then);
     job_progress(j);
 }
 
@@ -86,7 +91,7 @@ void job_cancel(struct session *s, uint32_t id, const void *m)
 void job_hold(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__HoldJob *x = m;
-    struct job *j = job_asked(s, id, x->id);
+    struct job *j = job_asked(s, id, x->id, false);
     bool changes = j && !j->held;
     struct err e;
 
@@ -102,7 +107,7 @@ void job_hold(struct session *s, uint32_t id, const void *m)
         say_why(j, x->reason);
     j->state = job_state_now(j);
     job_gate(j);
-    change_put(s, id, j, CHANGE_KEEP, changes ? "job hold" : NULL, x->reason, changed_then);
+    change_put(s, id, j, CHANGE_KEEP, changes ? "job hold" : NULL, x->reason, NULL, changed_then);
 }
 
 static void released_then(struct job *j, int rc, const struct err *e, void *arg)
@@ -120,7 +125,7 @@ static void released_then(struct job *j, int rc, const struct err *e, void *arg)
 void job_release(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__ReleaseJob *x = m;
-    struct job *j = job_asked(s, id, x->id);
+    struct job *j = job_asked(s, id, x->id, false);
 
     if (j == NULL)
         return;
@@ -130,5 +135,47 @@ void job_release(struct session *s, uint32_t id, const void *m)
         say_why(j, NULL);
     j->state = job_state_now(j);
     j->releases++;
-    change_put(s, id, j, CHANGE_NEW, changes ? "job release" : NULL, NULL, released_then);
+    change_put(s, id, j, CHANGE_NEW, changes ? "job release" : NULL, NULL, NULL, released_then);
+}
+
+/* In the writer's thread. */
+static int again_write(struct db *db, void *arg, struct err *e)
+{
+    const struct change_ask *ask = arg;
+
+    return rows_put_tasks_again(db, ask->job, e);
+}
+
+static void again_then(struct job *j, int rc, const struct err *e, void *arg)
+{
+    j->releases--;
+    job_gate(j);
+    changed_then(j, rc, e, arg);
+}
+
+/* The job is open again as soon as it is asked for, and gives out nothing before that is on disk. */
+void job_rerun(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__RerunJob *x = m;
+    struct job *j = job_asked(s, id, x->id, true);
+    struct err e;
+
+    if (j == NULL)
+        return;
+    if (j->n[TASK_FAILED] + j->n[TASK_CANCELLED] == 0)
+        err_set(&e, ERR_STATE, "job %" PRIu64 ": none of its TFs failed or was cancelled", x->id);
+    else if (j->task == NULL)
+        err_set(&e, ERR_STATE, "job %" PRIu64 " is over for too long: only the last %d jobs can be run again", x->id, JOBS_DETAILED);
+    else if (!writer_accepts_new(s->d->writer))
+        err_set(&e, ERR_STATE, "the state is not writable now: job %" PRIu64 " stays as it is", x->id);
+    else {
+        job_reopen(j);
+        task_again_all(j);
+        say_why(j, NULL);
+        j->state = job_state_now(j);
+        j->releases++;
+        change_put(s, id, j, CHANGE_KEEP, "job rerun", NULL, again_write, again_then);
+        return;
+    }
+    session_error(s, id, &e, NULL);
 }

@@ -133,6 +133,7 @@ static const struct row {
     T(CANCEL_JOB)    { job_cancel,        FROM_CLIENT, RIGHT_SHIFT },
     T(HOLD_JOB)      { job_hold,          FROM_CLIENT, RIGHT_SHIFT },
     T(RELEASE_JOB)   { job_release,       FROM_CLIENT, RIGHT_SHIFT },
+    T(RERUN_JOB)     { job_rerun,         FROM_CLIENT, RIGHT_SHIFT },
     T(ADD_NODES)     { roster_add,        FROM_CLIENT, RIGHT_EXPERT },
     T(RETIRE_NODES)  { roster_retire,     FROM_CLIENT, RIGHT_EXPERT },
     T(RESET_HEALTH)  { health_reset,      FROM_CLIENT, RIGHT_EXPERT },

@@ -312,6 +312,16 @@ void task_cancel_all(struct job *j, const char *reason)
     j->in_progress = false;
 }
 
+/* What is known of its last try stays until the next one; tries are numbered on. */
+void task_again_all(struct job *j)
+{
+    for (uint64_t i = 0; i < j->n_tasks; i++) {
+        if (j->task[i].state == TASK_FAILED || j->task[i].state == TASK_CANCELLED)
+            task_set(j, i, TASK_WAITING);
+    }
+    j->next = 0;
+}
+
 /* ---- listing ------------------------------------------------------------------------------- */
 
 static bool state_asked(const Sluice__GetTasks *x, enum task_state state)

@@ -11,7 +11,7 @@ enum {
     DB_VERSION        = 2,                /* of schema.sql */
     DB_VERSION_MOST   = 1000,             /* no schema will get there: a number above it is damage */
     DB_PAGE           = 4096,
-    DB_STATEMENTS     = 16,
+    DB_STATEMENTS     = 17,
     DB_ID_SIZE        = 33,               /* 32 hex digits */
 };
 

@@ -109,7 +109,7 @@ static const struct column crash_columns[] = {
 #undef ROW
 _Static_assert(offsetof(struct row_job_file, extents_size) == offsetof(struct row_job_file, extents) + sizeof(void *), "BYTES: the size follows the pointer");
 
-enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_END };
+enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_TASKS_AGAIN, SLOT_END };
 _Static_assert((int)SLOT_END <= (int)DB_STATEMENTS, "every table keeps its statement");
 
 #define COLUMNS(t) t##_columns, ARRAY_LEN(t##_columns)
@@ -208,6 +208,17 @@ int rows_put_node_shm(struct db *db, const char *name, uint64_t size, struct err
     rc = rc == SQLITE_OK && sqlite3_step(s) == SQLITE_DONE ? 0 : db_fail(db, e, "cannot store the change");
     sqlite3_reset(s);
     sqlite3_clear_bindings(s);
+    return rc;
+}
+
+int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e)
+{
+    sqlite3_stmt *s = db_statement(db, SLOT_TASKS_AGAIN, "UPDATE task SET state = 'waiting' WHERE job = ? AND state IN ('failed', 'cancelled')", e);
+    if (s == NULL)
+        return -1;
+    sqlite3_bind_int64(s, 1, (sqlite3_int64)job);
+    int rc = sqlite3_step(s) == SQLITE_DONE ? 0 : db_fail(db, e, "cannot store the change");
+    sqlite3_reset(s);
     return rc;
 }
 

@@ -76,6 +76,8 @@ struct row_task {
     uint64_t job, number; const char *state, *node, *device, *code, *text, *digest, *stem; uint64_t epoch; uint32_t attempt; int published; double seconds; int64_t time;
 };
 int rows_put_task(struct db *db, const struct row_task *t, struct err *e);
+/* What failed or was cancelled of a job waits again; all else of its rows stays. */
+int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e);
 int rows_load_tasks(struct db *db, uint64_t job, int (*each)(void *arg, const struct row_task *), void *arg, struct err *e);
 
 struct row_crash { uint64_t id; int64_t time; const char *node, *device, *word, *text, *folder, *workflow; uint64_t run, job, tf, bytes; uint32_t attempt; int64_t purged; };

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What people do with jobs: hold and release, keys.
+# What people do with jobs: hold, release, run again what failed; keys.
 load ../lib
 
 setup() { farm_setup; }
@@ -58,4 +58,44 @@ overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/n
   sluice wait job "$id" --timeout 60s
   [ "$(state_of "$id")" = "done $n 0" ]
   sluice check
+}
+
+@test "what a cancelled job did not do is run again, what it did is not" {
+  async_farm
+  id=$(sluice submit "$(samples)" --workflow decode --output "$FARM/out" --hold)
+  sluice job cancel "$id" "wrong night"
+  run sluice wait job "$id" --timeout 20s
+  [ "$status" -eq 11 ]
+  run --separate-stderr sluice job rerun "$id"
+  [ "$status" -eq 2 ]
+  [[ $stderr == *"--failed is wanted"* ]]
+  sluice job rerun "$id" --failed
+  sluice wait job "$id" --timeout 60s
+  is '.jobs[0] | [.state, .done, .failed, .cancelled] | join(" ")' 'done 3 0 0' sluice job show "$id"
+  find "$FARM/out" -type f | sort | xargs md5sum >"$FARM/before"
+  [ -s "$FARM/before" ]
+  run --separate-stderr sluice job rerun "$id" --failed
+  [ "$status" -eq 4 ]
+  [ "$stderr" = "sluice: job $id: none of its TFs failed or was cancelled" ]
+  md5sum --quiet -c "$FARM/before"
+  sluice check
+}
+
+@test "a key gives the same job after the client gave up and after a restart; to another key another one" {
+  async_farm
+  pid=$(json '.status[0].pid' sluice status)
+  kill -STOP "$pid"
+  run timeout 2 sluice submit "$(sample 2)" --workflow none --key night-7
+  kill -CONT "$pid"
+  [ "$status" -ne 0 ]
+  id=$(sluice submit "$(sample 2)" --workflow none --key night-7)
+  [ "$(sluice submit "$(sample 2)" --workflow none --key night-7 --quiet)" = "$id" ]
+  sluice wait job "$id" --timeout 60s
+  sluice down --dir "$FARM/farm"
+  farm_up
+  run --separate-stderr sluice submit "$(sample 2)" --workflow none --key night-7
+  [ "$output" = "$id" ]
+  [ "$stderr" = "the job of this key is there already" ]
+  [ "$(json '.jobs | length' sluice jobs --all)" -eq 1 ]
+  [ "$(sluice submit "$(sample 2)" --workflow none --key night-8)" != "$id" ]
 }

@@ -497,6 +497,126 @@ static void a_held_job_can_be_cancelled(void **state)
     assert_int_equal(the_job(m.id)->n[TASK_CANCELLED], 2);
 }
 
+static void rerun(uint64_t id)
+{
+    Sluice__RerunJob m = SLUICE__RERUN_JOB__INIT;
+
+    m.has_id = true;
+    m.id = id;
+    job_rerun(client, 6, &m);
+}
+
+/* TF `bad` fails at each try, all others are done; until the job is over. */
+static void finish_but(uint64_t id, uint64_t bad, struct idset *done)
+{
+    struct node *n;
+    Sluice__Assign *a;
+
+    for (int i = 0; i < 400 && the_job(id)->ended == 0; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&n))) {
+            if (a->tf->id == bad) {
+                answer_failed(n, a, "Crashed");
+            } else {
+                assert_true(idset_add(done, a->tf->id));         /* none twice */
+                answer_built(n, a);
+                answer_done(n, a, true);
+                world_turn();
+                answer_published(n, a);
+            }
+            FREE(a);
+        }
+    }
+    world_turn();
+    assert_true(the_job(id)->stored_over);
+}
+
+static void only_what_failed_is_run_again_with_tries_numbered_on(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 6 }, .n = 1, .attempts = 2 };
+    struct idset done = { 0 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    rerun(id);
+    error_of(ERR_STATE, "not over");
+    finish_but(id, 4, &done);
+    assert_int_equal(waited(id), ERR_SOME_FAILED);
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
+    assert_int_equal(the_job(id)->task[4].attempt, 2);
+    world.writable = false;
+    rerun(id);
+    error_of(ERR_STATE, "not writable");
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
+    world.writable = true;
+    rerun(id);
+    flow_turn(world.d.flow);
+    assert_int_equal(given_out(), 0);                    /* not before it is on disk */
+    assert_int_equal(changed(NULL), SLUICE__JOB_STATE__JOB_RUNNING);
+    assert_int_equal(waited(id), -1);                    /* it is on again */
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    assert_int_equal(the_job(id)->n[TASK_WAITING], 1);
+    assert_int_equal(the_job(id)->n[TASK_DONE], 5);
+    assert_string_equal(the_job(id)->task[4].code, "Crashed");
+    Sluice__Assign *a = NULL;
+    for (int i = 0; i < 100 && a == NULL; i++) {
+        world_pass(0.1);
+        a = assigned_somewhere(&n);
+    }
+    assert_non_null(a);
+    assert_int_equal(a->tf->id, 4);
+    assert_int_equal(a->fence->attempt, 3);
+    answer_failed(n, a, "TimedOut");                     /* as many tries as before */
+    FREE(a);
+    finish_but(id, 99, &done);
+    assert_int_equal(done.count, 6);
+    assert_int_equal(the_job(id)->task[4].attempt, 4);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    assert_int_equal(waited(id), 0);
+    rerun(id);
+    error_of(ERR_STATE, "none of its TFs");
+    idset_free(&done);
+}
+
+static void what_was_cancelled_can_be_run_again(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 20 }, .n = 1 };
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+    struct node *n;
+    Sluice__Assign *a;
+
+    (void)state;
+    m.has_id = true;
+    m.id = submit(&w, NULL);
+    m.reason = "wrong night";
+    world_turn();
+    job_cancel(client, 6, &m);
+    changed("wrong night");
+    while ((a = assigned_somewhere(&n))) {               /* late answers to the tries before change nothing */
+        answer_failed(n, a, "Cancelled");
+        FREE(a);
+    }
+    client->peer.uid = 2000;
+    rerun(m.id);
+    error_of(ERR_PERMISSION, "anna");
+    client->peer.uid = 1000;
+    rerun(m.id);
+    changed(NULL);
+    assert_null(the_job(m.id)->why);
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    assert_int_equal(the_job(m.id)->n[TASK_CANCELLED], 0);
+    finish_all();
+    assert_int_equal(the_job(m.id)->n[TASK_DONE], 20);
+    assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_DONE);
+}
+
 static void others_jobs_are_for_experts(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
@@ -695,6 +815,8 @@ int main(void)
         WITH_WORLD(a_job_can_be_submitted_held),
         WITH_WORLD(a_release_that_is_not_stored_leaves_it_held),
         WITH_WORLD(a_held_job_can_be_cancelled),
+        WITH_WORLD(only_what_failed_is_run_again_with_tries_numbered_on),
+        WITH_WORLD(what_was_cancelled_can_be_run_again),
         WITH_WORLD(others_jobs_are_for_experts),
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
