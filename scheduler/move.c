@@ -282,24 +282,20 @@ void move_node_changed(struct node *n)
 
 /* ---- what a pool can spare ---- */
 
-static unsigned still_usable(struct sluiced *d, int pool, unsigned gone)
+int pool_spare_one(struct sluiced *d, struct spare *s, int pool, struct err *e)
 {
-    unsigned usable = farm_usable(d->farm, pool);
-
-    return usable > gone ? usable - gone : 0;
-}
-
-int pool_can_spare(struct sluiced *d, int pool, unsigned gone, struct err *e)
-{
-    unsigned left = still_usable(d, pool, gone), min = 0;
+    unsigned usable = s->counted[pool] ? s->left[pool] : farm_usable(d->farm, pool), left = usable > 0 ? usable - 1 : 0, min = 0;
     const struct conf_pool *p = &d->conf->pools[pool];
     uint64_t run = 0;
 
+    s->counted[pool] = true;
+    s->left[pool] = usable;
     if (left < p->min_good)
         return err_set(e, ERR_STATE, "pool %s would have %u usable node%s, its min_good is %u", pool_name[pool], left, left == 1 ? "" : "s", p->min_good);
     if (run_uses_pool(d, pool, &min, &run) && left < min)
         return err_set(e, ERR_STATE, "pool %s would have %u usable node%s, run %llu wants at least %u", pool_name[pool], left, left == 1 ? "" : "s",
                        (unsigned long long)run, min);
+    s->left[pool] = left;
     return 0;
 }
 
@@ -309,7 +305,7 @@ struct wish {
     int to;
     bool timed, now;
     const Sluice__MoveNodes *q;
-    unsigned gone[2];                    /* usable nodes granted so far, a pool */
+    struct spare spare;
     const char *word;
 };
 
@@ -357,11 +353,10 @@ static int wish_check(struct wish *w, struct sluiced *d, const char *name, struc
     if (n->pool == w->to)
         return 0;
     if (!w->timed && is_usable(n)) {
-        if (pool_can_spare(d, n->pool, w->gone[n->pool] + 1, e) < 0) {
+        if (pool_spare_one(d, &w->spare, n->pool, e) < 0) {
             w->word = "PoolMinimum";
             return err_prefix(e, "node %s", n->name);
         }
-        w->gone[n->pool]++;
     }
     return 1;
 }
@@ -583,13 +578,13 @@ static void failed(struct change *c, void *arg, int rc, const struct err *why)
 }
 
 /* A move at a time that has come: what was not asked when it was far away is asked now. */
-static void move_due(struct move *m)
+static void move_due(struct move *m, struct spare *spare)
 {
     struct node *n = m->node;
     struct change *c;
     struct err e;
 
-    if (!is_usable(n) || pool_can_spare(n->d, n->pool, 1, &e) == 0) {
+    if (!is_usable(n) || pool_spare_one(n->d, spare, n->pool, &e) == 0) {
         m->state = MOVE_DRAINING;
         node_changed(n);
         return;
@@ -628,6 +623,7 @@ static void waiters_tick(struct moves *all)
 void moves_tick(struct moves *all)
 {
     int64_t now = clock_wall_ns();
+    struct spare spare = { 0 };
     struct move *m, *next;
 
     if (all == NULL || !all->begun)
@@ -635,7 +631,7 @@ void moves_tick(struct moves *all)
     for (m = TAILQ_FIRST(&all->open); m != NULL; m = next) {
         next = TAILQ_NEXT(m, entry);
         if (m->state == MOVE_PENDING && !m->writing && now >= m->at)
-            move_due(m);
+            move_due(m, &spare);
         else
             move_step(m);
     }

@@ -26,8 +26,10 @@ void moves_fill(struct moves *m, bool all, Sluice__MoveInfo ***out, size_t *n); 
 void moves_fill_free(Sluice__MoveInfo **infos, size_t n);
 void move_node_changed(struct node *n);
 
-/* A node that takes work must not leave its pool below min_good, or a run below its minimum. gone: such nodes that have been granted already. */
-int  pool_can_spare(struct sluiced *d, int pool, unsigned gone, struct err *e);
+/* What the pools have left while one question or tick takes nodes from them: counted when first asked for, as counting looks at every node. All 0 at first. */
+struct spare { bool counted[2]; unsigned left[2]; };
+/* Takes a node that takes work out of the count; it must not leave its pool below min_good, or a run below its minimum. */
+int  pool_spare_one(struct sluiced *d, struct spare *s, int pool, struct err *e);
 
 void move_nodes(struct session *s, uint32_t id, const void *m);        /* MOVE_NODES */
 void move_cancel(struct session *s, uint32_t id, const void *m);       /* CANCEL_MOVE */

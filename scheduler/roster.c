@@ -212,7 +212,7 @@ static void retired(struct change *c, void *arg, int rc, const struct err *why)
     batch_free(b);
 }
 
-static int check_retire(struct sluiced *d, const char *name, unsigned gone[2], struct err *e)
+static int check_retire(struct sluiced *d, const char *name, struct spare *spare, struct err *e)
 {
     struct node *n = farm_node(d->farm, name);
     struct verdict v;
@@ -228,9 +228,8 @@ static int check_retire(struct sluiced *d, const char *name, unsigned gone[2], s
     node_judge(n, &v);
     if (!v.usable)
         return 0;
-    if (pool_can_spare(d, n->pool, gone[n->pool] + 1, e) < 0)
+    if (pool_spare_one(d, spare, n->pool, e) < 0)
         return err_prefix(e, "node %s", name);
-    gone[n->pool]++;
     return 0;
 }
 
@@ -249,13 +248,13 @@ static void retire_one(struct change *c, struct batch *b, struct node *n, const 
 void roster_retire(struct session *s, uint32_t id, const void *message)
 {
     const Sluice__RetireNodes *q = message;
-    unsigned gone[2] = { 0, 0 };
+    struct spare spare = { 0 };
     struct change *c;
     struct batch *b;
     struct err e;
 
     for (size_t i = 0; i < q->n_names; i++) {
-        if (check_retire(s->d, q->names[i], gone, &e) < 0) {
+        if (check_retire(s->d, q->names[i], &spare, &e) < 0) {
             session_error(s, id, &e, NULL);
             return;
         }
