@@ -7,6 +7,7 @@
 #include "cmd.h"
 #include "cmd_part.h"
 #include "pipeline.h"
+#include "result.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -126,6 +127,8 @@ static void print_text(const char *path, unsigned k, const struct pipeline_resul
 {
     printf("%s %u: orbit %" PRIu32 ", counter %" PRIu32 ", run %" PRIu32 ", digest %016" PRIx64
            "\n", path, k, res->first_orbit, res->counter, res->run, res->digest);
+    if (strcmp(result_digest_kind, "XXH3-64") != 0)
+        printf("  digests   are %s\n", result_digest_kind);
     for (unsigned i = 0; i < res->n_out; i++)
         printf("  %-9s %10" PRIu64 "  %016" PRIx64 "\n", res->out[i].stage, res->out[i].count,
                res->out[i].digest);

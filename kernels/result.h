@@ -35,6 +35,8 @@ struct result_buf {
 int result_reserve(struct result_buf *r, size_t size, struct k_err *e);
 void result_free(struct result_buf *r);
 
+/* "XXH3-64"; in a standalone build without xxhash.h what it is instead. */
+extern const char *const result_digest_kind;
 uint64_t result_digest(const void *data, size_t size);
 
 /* The running digest of several pieces. */
