@@ -93,8 +93,7 @@ static void charge(struct tf *t, struct fnode *n, uint64_t bytes, bool building)
     struct flow *f = t->work->flow;
     struct charge_key key = tf_key(t);
 
-    t->charge = ledger_charge(&f->ledger, &n->account, &key, bytes, building, t, flow_now(f));
-    t->work->charged += bytes;
+    tf_charge(t, ledger_charge(&f->ledger, &n->account, &key, bytes, building, t, flow_now(f)));
     n->node->n_tfs = n->account.n;
     tf_enter(t, building ? TF_BUILDING : TF_BUILT, 0);
 }
@@ -209,13 +208,13 @@ static bool assign_oldest(struct work *w)
     return true;
 }
 
-/* Whose turn: jobs by priority; then whoever has the least of the pool. */
+/* Whose turn: jobs by priority; then whoever, a run or a user with all jobs, has the least of the pool; then the oldest. */
 static bool goes_before(const struct work *a, const struct work *b)
 {
     if (a->priority != b->priority)
         return a->priority > b->priority;
-    if (a->charged != b->charged)
-        return a->charged < b->charged;
+    if (work_share(a) != work_share(b))
+        return work_share(a) < work_share(b);
     return a->id < b->id;
 }
 

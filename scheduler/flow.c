@@ -86,10 +86,9 @@ static void cancel_due(struct tf *t)
 
     log_warning("%s %" PRIu64 " TF %" PRIu64 ": no answer to its cancellation for %.0f s", w->is_job ? "job" : "run", w->id, t->id, CANCEL_LIMIT);
     counters_add(w->flow->d->counters, "cancels_unanswered", 1);
-    w->charged -= t->charge->bytes;
     t->charge->tf = NULL;
     t->charge->since = flow_now(w->flow);
-    t->charge = NULL;
+    tf_uncharge(t);
     t->cancelled = false;
     if (w->ops->available(t))
         tf_enter(t, TF_QUEUED, 0);
@@ -569,6 +568,16 @@ static void check_charges(struct flow *f, void (*line)(void *arg, const char *na
             return;
         }
     }
+    for (struct user *u = f->users; u; u = u->hh.next) {
+        uint64_t charged = 0;
+        TAILQ_FOREACH(w, &f->works, entry)
+            charged += w->user == u ? w->charged : 0;
+        if (charged != u->charged) {
+            err_set(&e, ERR_FAILED, "the jobs of uid %u have %" PRIu64 " bytes charged, their sum says %" PRIu64, u->uid, charged, u->charged);
+            line(arg, "charges", false, e.text);
+            return;
+        }
+    }
     for (struct charge *c = f->ledger.all; c; c = c->hh.next)
         orphans += c->tf == NULL;
     bool ok = given + orphans == HASH_COUNT(f->ledger.all);
@@ -628,7 +637,7 @@ struct flow *flow_create(struct sluiced *d)
     struct flow *f = mem_zalloc(sizeof(*f));
 
     f->d = d;
-    f->users = 1;
+    f->owners = 1;
     f->dispatch = dispatch_create();
     f->ledger.dispatch = f->dispatch;
     TAILQ_INIT(&f->works);
@@ -647,7 +656,7 @@ struct flow *flow_create(struct sluiced *d)
 
 struct flow *flow_share(struct flow *f)
 {
-    f->users++;
+    f->owners++;
     return f;
 }
 
@@ -656,10 +665,28 @@ const struct ran *flow_ran(const struct flow *f)
     return f->ran;
 }
 
+struct user *flow_user(struct flow *f, uint32_t uid)
+{
+    struct user *u;
+
+    HASH_FIND(hh, f->users, &uid, sizeof(uid), u);
+    if (u == NULL) {
+        u = mem_zalloc(sizeof(*u));
+        u->uid = uid;
+        HASH_ADD(hh, f->users, uid, sizeof(u->uid), u);
+    }
+    return u;
+}
+
 void flow_unshare(struct flow *f)
 {
-    if (--f->users > 0)
+    if (--f->owners > 0)
         return;
+    struct user *u, *next;
+    HASH_ITER(hh, f->users, u, next) {
+        HASH_DEL(f->users, u);
+        free(u);
+    }
     heap_free(&f->due);
     ran_free(f->ran);
     free(f);

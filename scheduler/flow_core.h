@@ -46,7 +46,8 @@ struct flow {
     ev_prepare turn;
     ev_timer tick, again;
     bool   kicked;
-    unsigned users;                      /* runs, jobs, and flow_create's caller: the last to go frees it */
+    struct user *users;                  /* who has jobs, by uid */
+    unsigned owners;                     /* runs, jobs, and flow_create's caller: the last to go frees it */
     double now, stalled, last_tick;
     struct pool_sum { uint64_t largest, room, room_for; unsigned usable, classes; } pool[2];     /* of its nodes, while summed; room: of TFs of room_for bytes */
     bool   summed;
@@ -55,6 +56,7 @@ struct flow {
 
 struct flow *flow_share(struct flow *f);
 void flow_unshare(struct flow *f);
+struct user *flow_user(struct flow *f, uint32_t uid);                    /* made on first use */
 double flow_now(struct flow *f);
 void flow_kick(struct flow *f);          /* something may be given out: once, at the end of this turn of the loop */
 void flow_turn(struct flow *f);          /* what the turn's end does; tests call it */

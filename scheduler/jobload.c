@@ -48,6 +48,7 @@ static int load_job(void *arg, const struct row_job *row)
     w->options = mem_strdup(row->options ? row->options : "");
     w->output = mem_strdup(row->output ? row->output : "");
     w->uid = row->uid;
+    w->user = flow_user(w->flow, w->uid);
     w->gid = row->gid;
     w->priority = row->priority;
     w->time_limit = row->time_limit;

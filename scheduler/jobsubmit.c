@@ -144,6 +144,7 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     w->options = mem_strdup(m->options ? m->options : "");
     w->name = m->name && m->name[0] ? mem_strdup(m->name) : mem_printf("job-%" PRIu64, w->id);
     w->uid = s->peer.uid;
+    w->user = flow_user(w->flow, w->uid);
     w->gid = s->peer.gid;
     w->priority = m->priority;
     w->time_limit = m->time_limit;

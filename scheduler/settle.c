@@ -228,8 +228,7 @@ static struct tf *answer_return(struct answer *a)
     struct tf *t = a->charge->tf;
 
     if (t) {
-        t->charge = NULL;
-        t->work->charged -= a->charge->bytes;
+        tf_uncharge(t);
         t->work->progress = flow_now(a->f);
     }
     ledger_return(&a->f->ledger, a->charge);
@@ -509,10 +508,8 @@ void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *
 
     while ((c = TAILQ_FIRST(&n->account.charges))) {
         struct tf *t = c->tf;
-        if (t) {
-            t->charge = NULL;
-            t->work->charged -= c->bytes;
-        }
+        if (t)
+            tf_uncharge(t);
         ledger_return(&f->ledger, c);
         if (t)
             attempt_failed(t, n->node->name, NULL, word, text);
@@ -630,10 +627,8 @@ static void missing_fail(struct fnode *n)
         struct charge *next = TAILQ_NEXT(c, entry);
         struct tf *t = c->tf;
         if (!c->seen) {
-            if (t) {
-                t->charge = NULL;
-                t->work->charged -= c->bytes;
-            }
+            if (t)
+                tf_uncharge(t);
             ledger_return(&f->ledger, c);
             if (t)
                 attempt_failed(t, n->node->name, NULL, "Forgotten", "the worker came back without it");

@@ -111,6 +111,27 @@ struct charge_key tf_key(const struct tf *t)
     return (struct charge_key){ t->work->is_job, t->work->id, t->id, t->fence.epoch, t->fence.attempt };
 }
 
+void tf_charge(struct tf *t, struct charge *c)
+{
+    t->charge = c;
+    t->work->charged += c->bytes;
+    if (t->work->user)
+        t->work->user->charged += c->bytes;
+}
+
+void tf_uncharge(struct tf *t)
+{
+    t->work->charged -= t->charge->bytes;
+    if (t->work->user)
+        t->work->user->charged -= t->charge->bytes;
+    t->charge = NULL;
+}
+
+uint64_t work_share(const struct work *w)
+{
+    return w->user ? w->user->charged : w->charged;
+}
+
 static void due_set(struct tf *t, double due)
 {
     struct heap *h = &t->work->flow->due;
@@ -152,9 +173,9 @@ void tf_free(struct tf *t)
     w->n[t->state]--;
     HASH_DEL(w->tfs, t);
     if (t->charge) {
-        w->charged -= t->charge->bytes;
         t->charge->tf = NULL;
         t->charge->since = flow_now(w->flow);
+        tf_uncharge(t);
     }
     health_dropped(&t->doubts);
     free(t->last_text);

@@ -91,6 +91,7 @@ struct work {
     struct heap queue;               /* QUEUED, by id */
     unsigned n[TF_STATES];           /* TFs in each state */
     uint64_t charged;                /* bytes given out */
+    struct user *user;               /* whose job it is; NULL: a run, which has a share of its own */
     uint64_t limit;                  /* BUILDING + BUILT at a time; 0: none */
     bool     paused;                 /* nothing is given out */
     bool     blocked;                /* in this pass: no node takes its oldest */
@@ -100,6 +101,9 @@ struct work {
     struct tally *failures;          /* attempts that failed, by word */
     double   progress;               /* flow time of the last TF that came back */
 };
+
+/* Somebody with jobs: what all of them have of the pool together. */
+struct user { UT_hash_handle hh; uint32_t uid; uint64_t charged; };
 
 /* Numbers by word, few words. */
 struct tally { char word[24]; uint64_t n; struct tally *next; };
@@ -115,5 +119,9 @@ void tf_free(struct tf *t);          /* out of every list; its charge, if any, s
 void work_init(struct work *w, struct flow *f, const struct work_ops *ops, bool is_job, uint64_t id);
 void work_free(struct work *w);      /* contents; no TFs may be left */
 struct charge_key tf_key(const struct tf *t);
+/* The books of its work and user: the charge was made, or is no longer this TF's. */
+void tf_charge(struct tf *t, struct charge *c);
+void tf_uncharge(struct tf *t);
+uint64_t work_share(const struct work *w);       /* bytes that it, or its user's jobs together, have of the pool */
 
 #endif

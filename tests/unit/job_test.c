@@ -37,7 +37,7 @@ static int close_world(void **state)
 }
 
 /* A job of files with so many TFs of 1 MB each; 0 TFs: a file that could not be read. */
-struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold; };
+struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold; int priority; };
 
 static uint64_t submit(const struct wish *w, bool *existed)
 {
@@ -70,6 +70,8 @@ static uint64_t submit(const struct wish *w, bool *existed)
     m.has_attempts = w->attempts != 0;
     m.attempts = w->attempts;
     m.has_hold = m.hold = w->hold;
+    m.has_priority = w->priority != 0;
+    m.priority = w->priority;
     if (w->class) {
         m.classes = (char **)&w->class;
         m.n_classes = 1;
@@ -617,6 +619,68 @@ static void what_was_cancelled_can_be_run_again(void **state)
     assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_DONE);
 }
 
+/* How many TFs each of three jobs gets of what fits, each charge kept. */
+static void give_out(uint64_t first, unsigned given[3])
+{
+    struct node *n;
+    Sluice__Assign *a;
+
+    for (int i = 0; i < 200; i++) {
+        world_turn();
+        while ((a = assigned_somewhere(&n))) {
+            answer_built(n, a);
+            given[a->tf->job - first]++;
+            FREE(a);
+        }
+    }
+}
+
+static void priority_then_fair_by_user_then_the_oldest(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 60 }, .n = 1, .hold = true };
+    unsigned given[3] = { 0 };
+
+    (void)state;
+    n1->load.size = 21 * MB;                             /* a few TFs of 1 MB each at a node */
+    n2->load.size = 21 * MB;
+    uint64_t first = submit(&w, NULL);                   /* two of anna's, one of somebody else */
+    submit(&w, NULL);
+    client->peer.uid = 2000;
+    submit(&w, NULL);
+    client->right = RIGHT_EXPERT;
+    for (unsigned i = 0; i < 3; i++)
+        release(first + i);
+    world_commit();
+    world_forget_sent(client);
+    give_out(first, given);
+    assert_true(given[0] >= 4);
+    assert_int_equal(given[1], 0);                       /* behind the older one of the same user */
+    assert_true(given[2] + 1 >= given[0] && given[2] <= given[0] + 1);
+}
+
+static void a_higher_priority_goes_first(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 60 }, .n = 1, .hold = true };
+    unsigned given[3] = { 0 };
+
+    (void)state;
+    uint64_t first = submit(&w, NULL);
+    w.priority = 7;
+    submit(&w, NULL);
+    world_restart();                                     /* it is kept */
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    n1->load.size = n2->load.size = 21 * MB;             /* not room for all of either */
+    release(first);
+    release(first + 1);
+    world_commit();
+    world_forget_sent(client);
+    give_out(first, given);
+    assert_true(given[1] >= 8);
+    assert_int_equal(given[0], 0);
+}
+
 static void others_jobs_are_for_experts(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
@@ -817,6 +881,8 @@ int main(void)
         WITH_WORLD(a_held_job_can_be_cancelled),
         WITH_WORLD(only_what_failed_is_run_again_with_tries_numbered_on),
         WITH_WORLD(what_was_cancelled_can_be_run_again),
+        WITH_WORLD(priority_then_fair_by_user_then_the_oldest),
+        WITH_WORLD(a_higher_priority_goes_first),
         WITH_WORLD(others_jobs_are_for_experts),
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
