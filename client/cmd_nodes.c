@@ -1,4 +1,4 @@
-/* cmd_nodes.c - nodes: grouped, one a line, or with their marks; node show, add, retire */
+/* cmd_nodes.c - nodes: grouped, one a line, or with their marks; node add, retire */
 #include "config.h"
 
 #include "command.h"
@@ -8,6 +8,7 @@
 #include "mem.h"
 #include "message.h"
 #include "nodelist.h"
+#include "nodes_listing.h"
 #include "show.h"
 #include "str.h"
 
@@ -120,7 +121,7 @@ static const struct column columns[] = {
     { "seconds_per_tf", NULL, AS_SECONDS }, { "last_contact_s", NULL, AS_SECONDS }, { "clock_offset", NULL, AS_SECONDS },
     { "nice_wanted" }, { "nice_actual" }, { "nice_text" }, { "marks", "marks.reason" }, { 0 },
 };
-static const struct listing listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason",
+const struct listing nodes_listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason",
                                         &sluice__node__descriptor };
 
 static const char long_columns[] = "name,pool,state,contact,kind,devices,size,fill,tfs,building,queued,processing,delivering,done,failed,refused,per_tf,"
@@ -163,7 +164,7 @@ static void filter_free(struct filter *f)
 static Sluice__Nodes *ask(struct context *ctx, const struct args *a, struct filter *f, struct err *e)
 {
     Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
-    const char *list = args_text(a, "node", NULL), *states = args_text(a, "state", NULL);
+    const char *list = args_text(a, "node", args_has(a, "exclude") ? "@all" : NULL), *states = args_text(a, "state", NULL);
 
     if (list != NULL && (f->names = nodelist(ctx, a, list, e)) == NULL)
         return NULL;
@@ -261,7 +262,7 @@ static int show_nodes(struct context *ctx, const struct args *a, Sluice__Nodes *
 
     if (!each)
         return show_list(ctx, &groups, NULL, grouped(nodes), seq, e);
-    return show_list(ctx, &listing, args_has(a, "reasons") ? "name,state,mark,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,
+    return show_list(ctx, &nodes_listing, args_has(a, "reasons") ? "name,state,mark,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,
                      nodes, seq, e);
 }
 
@@ -281,7 +282,7 @@ int cmd_nodes(struct context *ctx, const struct args *a, struct err *e)
     double every = 0;
     int r;
 
-    if (show_columns_help(ctx, &listing))
+    if (show_columns_help(ctx, &nodes_listing))
         return 0;
     if (args_has(a, "interval") && str_parse_f64("--interval", args_text(a, "interval", ""), 0.1, 86400, &every, e) < 0)
         return -1;
@@ -295,31 +296,7 @@ int cmd_nodes(struct context *ctx, const struct args *a, struct err *e)
     }
 }
 
-/* --- node show, add, retire -------------------------------------------------------- */
-
-int cmd_node_show(struct context *ctx, const struct args *a, struct err *e)
-{
-    Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
-    Sluice__Nodes *n;
-    json_t *nodes;
-    int r;
-
-    if (show_columns_help(ctx, &listing))
-        return 0;
-    q.names = a->at;
-    q.n_names = 1;
-    n = call(ctx, &q.base, SLUICE__TYPE__NODES, CALL_LIMIT_S, e);
-    if (n == NULL)
-        return -1;
-    nodes = message_list(&n->base, "nodes");
-    if (json_array_size(nodes) == 0)
-        r = err_set(e, ERR_NOT_FOUND, "there is no node '%s'", a->at[0]);
-    else
-        r = show_one(ctx, &listing, json_incref(json_array_get(nodes, 0)), n->has_seq ? (int64_t)n->seq : -1, e);
-    json_decref(nodes);
-    call_free(n);
-    return r;
-}
+/* --- node add, retire -------------------------------------------------------- */
 
 int cmd_node_add(struct context *ctx, const struct args *a, struct err *e)
 {

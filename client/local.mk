@@ -22,7 +22,8 @@ client_libclient_a_SOURCES = \
 	%D%/cmd_mark.c \
 	%D%/cmd_move.c \
 	%D%/cmd_nice.c \
-	%D%/cmd_nodes.c \
+	%D%/cmd_node_show.c \
+	%D%/cmd_nodes.c %D%/nodes_listing.h \
 	%D%/cmd_replay.c \
 	%D%/cmd_shm.c \
 	%D%/cmd_run.c %D%/run_options.h \

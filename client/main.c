@@ -56,7 +56,7 @@ const struct command commands[] = {
       ROWS({ "config", 0, "FILE", "this configuration instead of SLUICE_CONF, the farm's here, or /etc/sluice/sluice.conf" }) },
     { "backup", cmd_backup, NEEDS_SLUICED, 1, 1, "FILE", "copies the state into a file, while everything runs", NULL },
 
-    { "nodes", cmd_nodes, NEEDS_SLUICED | SHOWS, 0, 0, "", "the nodes, grouped by pool, state and reason",
+    { "nodes", cmd_nodes, NEEDS_SLUICED | SHOWS | TAKES_LIST, 0, 0, "", "the nodes, grouped by pool, state and reason",
       ROWS({ "one", 'N', NULL, "one node a line" },
            { "reasons", 'R', NULL, "only marked nodes, with reason, owner and age" },
            { "long", 'l', NULL, "more columns" },

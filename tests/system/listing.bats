@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+# What people read: nodes in groups, one node on a page, the state of it all with what to do.
+load ../lib
+load ../rig
+
+setup() { rig_setup; daemon; nodes_add 'n[01-12]'; workers 8 --width 2 --devices 8; }
+teardown() { farm_teardown; }
+
+lines() { sluice nodes --parsable -h "$@"; }
+
+@test "nodes of equal pool, state and reason stand on one line, folded; each option of nodes picks its own" {
+  sluice mark n02,n07 "fan is loud" >/dev/null
+  sluice mark n03 "disk" >/dev/null
+  sluice move n08 --to async --wait --timeout 20s
+  diff <(lines | cut -d'|' -f1,2,4-6 | sort) - <<'END'
+async|idle|1|n08|
+online|bad|1|n03|disk
+online|bad|2|n[02,07]|fan is loud
+online|down|4|n[09-12]|ContactLost
+online|idle|4|n[01,04-06]|
+END
+  [ "$(lines -N -o name | paste -sd' ')" = "n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12" ]
+  [ "$(lines -N -o name -p async)" = n08 ]
+  [ "$(lines -N -o name -t bad,down | paste -sd' ')" = "n02 n03 n07 n09 n10 n11 n12" ]
+  [ "$(lines -N -o name -n 'n[01-03]' -x n02 | paste -sd' ')" = "n01 n03" ]
+  [ "$(lines -N -o name -x 'n[02-12]')" = n01 ]
+  [ "$(lines -N -o name --class fake | wc -l)" -eq 12 ]
+  [ "$(lines -R -o name,reason | paste -sd' ')" = "n02|fan is loud n03|disk n07|fan is loud" ]
+  [ "$(lines -l -n n01 | tr '|' '\n' | wc -l)" -ge 18 ]
+  run sluice nodes -R
+  [[ $output == *OWNER*AGE*REASON* && $output == *"$(id -un)"* ]]
+  run timeout 2 sluice nodes -i 0.2 -n n01 -N -h -o name
+  [ "$(grep -c n01 <<<"$output")" -ge 3 ]
+}
+
+@test "node show is one page, whatever the node has, and nothing of it drives a terminal" {
+  serial=$(sluice node show n01 --json | jq -r '.nodes[0].devices[3].serial')
+  for i in 1 2 3; do sluice mark n01 $'loud \e[31m fan '"$i" >/dev/null; done
+  sluice mark n01 "ECC errors" --gpu "$serial" --class hw --until now+2h >/dev/null
+  run sluice node show n01
+  [ "$status" -eq 0 ]
+  [ "${#lines[@]}" -le 30 ]
+  [[ ${lines[0]} == "n01 "*"bad, takes no work: "*MarkedByOperator* ]]
+  [ "$(grep -c '^device ' <<<"$output")" -eq 8 ]
+  [ "$(grep -c '^mark ' <<<"$output")" -eq 4 ]
+  [ "$(grep -c '^event ' <<<"$output")" -eq 5 ]
+  grep -q "^mark .*$serial, block hw, by $(id -un) (person), .* ago, until .*: ECC errors" <<<"$output"
+  for word in pool TFs buffer class contact; do grep -q "^$word " <<<"$output"; done
+  [[ $output != *$'\e'* ]]
+  # the same node in the machine modes
+  [ "$(sluice node show n01 --parsable -h -o name,state)" = "n01|bad" ]
+  [ "$(sluice node show n01 --json | jq -c .)" != "" ]
+  run sluice node show nobody
+  [ "$status" -eq 3 ]
+}
+
+@test "status is one screen; each alarm says what to do" {
+  printf 'pool online { min_good = 20 }\n' >>"$FARM/conf"; kill -HUP "$PID_sluiced"
+  alarm_there() { sluice status | grep -q 'alarm PoolMinimum'; }
+  wait_until 10 alarm_there
+  run sluice status
+  [ "${#lines[@]}" -le 24 ]
+  [ "$(grep -c '^  alarm ' <<<"$output")" -eq "$(grep -c '^    what to do: .' <<<"$output")" ]
+  [[ $output == *"pool online: 8 of 12 nodes usable, at least 20 wanted"* ]]
+}
+
+@test "completion offers the names of nodes" {
+  run bash -c 'source "$0"; COMP_WORDS=(sluice mark n0); COMP_CWORD=2; for _ in {1..40}; do _sluice; [[ ${#COMPREPLY[@]} -lt 9 ]] || break; done; echo "${COMPREPLY[@]}"' \
+    "$SLUICE_BUILDDIR/etc/completion/sluice"        # a busy machine may be too slow for its 30 ms, now and then
+  [ "$output" = "n01 n02 n03 n04 n05 n06 n07 n08 n09" ]
+}
