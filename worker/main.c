@@ -34,6 +34,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -195,6 +196,26 @@ static int find_folders(struct program *p, struct err *e)
     return 0;
 }
 
+/* Takes the lock of a run folder. A worker that was killed between the fork and the exec of a child leaves it to the child for a moment: while the one that is
+ * named in the file is gone, it is worth waiting for. -1: held; text has the holder's number. */
+static int wait_for_lock(int fd, char text[64])
+{
+    const int64_t until = clock_mono_ns() + 2 * CLOCK_SECOND;
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        ssize_t n = pread(fd, text, 63, 0);
+
+        text[n > 0 ? n : 0] = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        struct file_owner holder = { .pid = atoi(text), .start = file_process_start(atoi(text)) };
+        snprintf(holder.boot_id, sizeof holder.boot_id, "%s", file_boot_id());
+        if (holder.pid <= 0 || file_owner_alive(&holder) || clock_mono_ns() > until)
+            return -1;
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);      /* a lock that is waited for in the kernel cannot be given up */
+    }
+    return 0;
+}
+
 /* One worker a run folder. The lock is the kernel's: it goes with the process. */
 static int take_lock(struct program *p, struct err *e)
 {
@@ -204,9 +225,7 @@ static int take_lock(struct program *p, struct err *e)
 
     if (fd < 0) {
         rc = err_errno(e, ERR_FAILED, "%s cannot be opened", path);
-    } else if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        ssize_t n = pread(fd, text, sizeof text - 1, 0);
-        text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
+    } else if (wait_for_lock(fd, text) < 0) {
         rc = err_set(e, ERR_STATE, "node %s: a worker is already running, pid %s (%s); one worker per farm and node name", p->w.node,
                      text[0] ? text : "unknown", path);
         close(fd);
