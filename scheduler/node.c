@@ -726,7 +726,11 @@ struct node *farm_obtain(struct farm *f, const char *name)
     TAILQ_INIT(&n->marks);
     n->contact = SLUICE__CONTACT__NEVER;
     n->load.owner = n;
-    HASH_ADD_INORDER(hh, f->by_name, name[0], strlen(n->name), n, by_natural_order);
+    /* Lists of names come in order: then the end is the place, and nobody is passed on the way there. */
+    if (f->by_name == NULL || by_natural_order(ELMT_FROM_HH(f->by_name->hh.tbl, f->by_name->hh.tbl->tail), n) < 0)
+        HASH_ADD(hh, f->by_name, name[0], strlen(n->name), n);
+    else
+        HASH_ADD_INORDER(hh, f->by_name, name[0], strlen(n->name), n, by_natural_order);
     return n;
 }
 
