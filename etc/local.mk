@@ -12,7 +12,7 @@ systemdunit_DATA = $(UNITS)
 EXTRA_DIST += $(UNITS:=.in)
 CLEANFILES += $(UNITS)
 $(UNITS): Makefile
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed 's|@sbindir@|$(sbindir)|g' $(srcdir)/$@.in >$@.new && mv $@.new $@
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed 's|[@]sbindir@|$(sbindir)|g' $(srcdir)/$@.in >$@.new && mv $@.new $@
 %D%/systemd/sluiced.service: %D%/systemd/sluiced.service.in
 %D%/systemd/sluice-worker.service: %D%/systemd/sluice-worker.service.in
 

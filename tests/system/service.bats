@@ -58,6 +58,8 @@ heard() { [[ $(grep -cx "$1" "$FARM/manager.out") -ge ${2:-1} ]]; }
   units=$SLUICE_BUILDDIR/etc/systemd
   for unit in sluiced sluice-worker; do
     grep -q '^Type=notify' "$units/$unit.service"
+    ! grep -q '@' "$units/$unit.service"
+    grep -qE "^ExecStart=/[^ ]*/$unit " "$units/$unit.service"
     grep -q '^WatchdogSec=' "$units/$unit.service"
     grep -q '^LimitNOFILE=' "$units/$unit.service"
     for option in $(sed -n 's/^Exec[A-Za-z]*=\(.*sluice.*\)/\1/p' "$units/$unit.service" | grep -oE -- '--[a-z-]+'); do
