@@ -14,8 +14,8 @@
 
 /* clang-format off */
 const struct workflow_word_stage workflow_word_stages[] = {
-    { "decode",  { "cpu", "cuda", "hip", "opencl", "emu" }, { { "batch", 4096, UINT64_C(2) << 30, true } } },
-    { "cluster", { "cpu", "cuda", "hip", "opencl", "emu" },
+    { "decode",  { "cpu", "cuda", "hip", "opencl" }, { { "batch", 4096, UINT64_C(2) << 30, true } } },
+    { "cluster", { "cpu", "cuda", "hip", "opencl" },
                  { { "peak", 0, 1023, false }, { "qtot", 0, 25575, false }, { "noise_run", 1, 4000, false },
                    { "noise_count", 1, 4000, false }, { "noise_max", 0, 1024, false } } },
     { 0 },
