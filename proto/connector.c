@@ -110,6 +110,12 @@ static void lose_text(struct connector *c, enum err_code code, const char *text)
     lose(c, &e);
 }
 
+/* What a state waits for. */
+static const char *const doing[] = {
+    [RESOLVING] = "its name was looked up", [CONNECTING] = "it was connected to", [AT_WELCOME] = "its welcome was waited for",
+    [AT_PROOF] = "munge was waited for", [AT_READY] = "its word was waited for that it knows us",
+};
+
 /* ---- the handshake ---- */
 
 static void send_hello(struct connector *c)
@@ -235,14 +241,15 @@ static void on_message(void *arg, struct chan *chan, unsigned type, uint32_t id,
 static void on_closed(void *arg, struct chan *chan, const struct err *why)
 {
     struct connector *c = arg;
+    struct err e;
 
     (void)chan;
-    if (c->state == IS_READY)
+    if (c->state == IS_READY || why->code != ERR_NONE) {
         lose(c, why);
-    else if (why->code == ERR_NONE)
-        lose_text(c, ERR_UNREACHABLE, "it closed the connection in the middle of the handshake");
-    else
-        lose(c, why);
+        return;
+    }
+    err_set(&e, ERR_UNREACHABLE, "%s: it closed the connection in the middle of the handshake, while %s", c->address, doing[c->state]);
+    lose(c, &e);
 }
 
 static void on_drained(void *arg, struct chan *chan)
@@ -396,10 +403,6 @@ static void start_try(struct connector *c)
 
 static void on_deadline(struct ev_loop *loop, ev_timer *t, int events)
 {
-    static const char *const doing[] = {
-        [RESOLVING] = "its name was looked up", [CONNECTING] = "it was connected to", [AT_WELCOME] = "its welcome was waited for",
-        [AT_PROOF] = "munge was waited for", [AT_READY] = "its word was waited for that it knows us",
-    };
     struct connector *c = CONTAINER_OF(t, struct connector, deadline);
     struct err e;
 

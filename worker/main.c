@@ -83,6 +83,13 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+/* Of an option that is given twice the last holds. */
+static void own(char **text, const char *arg)
+{
+    free(*text);
+    *text = mem_strdup(arg);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct program *p = state->input;
@@ -95,9 +102,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_SERVER:  w->server = arg; break;
     case OPT_NODE:    w->node = arg; break;
     case OPT_CLASS:   p->class_name = arg; break;
-    case OPT_SHM_DIR: p->shm_dir = mem_strdup(arg); break;
+    case OPT_SHM_DIR: own(&p->shm_dir, arg); break;
     case OPT_RUN_DIR: p->run_dir_given = arg; break;
-    case OPT_RECO:    p->reco = mem_strdup(arg); break;
+    case OPT_RECO:    own(&p->reco, arg); break;
     case OPT_LOSS:    w->fail_on_loss = true; break;
     case OPT_LOG:     p->log_file = arg; break;
     case OPT_SHM:
