@@ -73,8 +73,8 @@ do_run() {
   sluice mark n002 'looks odd' >/dev/null
   run -0 sluice shm set n002 32M
   has_size n002 $((32 * M))
-  sluice replay "$(sample 2)" --run "$RUN" --loop 5 --rate max >"$FARM/replay.txt" 2>&1
   shm_of n001 .active $((16 * M))
+  sluice replay "$(sample 2)" --run "$RUN" --loop 5 --rate max >"$FARM/replay.txt" 2>&1
   run_settled
   is '.runs[0] | [.done, .failed, .lost] | join(" ")' "5 0 0" sluice run show "$RUN"
   wait_until 20 has_size n001 $((32 * M))
