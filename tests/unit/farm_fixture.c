@@ -465,3 +465,32 @@ bool node_has_why(const Sluice__Node *n, const char *word)
     }
     return false;
 }
+
+/* ---- what most tests begin and end with ---- */
+
+struct fixture *fx_new(const char *conf)
+{
+    struct fixture *f = mem_zalloc(sizeof(*f));
+
+    fx_open(f, conf);
+    return f;
+}
+
+int fx_teardown(void **state)
+{
+    fx_close(*state);
+    free(*state);
+    return 0;
+}
+
+struct peer *person(struct fixture *f)
+{
+    return peer_connect(f, SLUICE__ROLE__CLIENT, "test");
+}
+
+struct peer *simple_worker(struct fixture *f, const char *node)
+{
+    struct registration r = { .node = node, .start = 1, .connection = 1 };
+
+    return worker_register(f, &r);
+}

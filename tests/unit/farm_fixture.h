@@ -35,6 +35,8 @@ struct peer {                            /* one connection of ours to the daemon
 
 /* conf: text of the configuration, state_dir and socket are put over it. */
 void fx_open(struct fixture *f, const char *conf);       /* makes the folder and the configuration */
+struct fixture *fx_new(const char *conf);                /* an opened one, for a test's state; fx_teardown closes and frees it */
+int  fx_teardown(void **state);
 void fx_start(struct fixture *f);
 void fx_stop(struct fixture *f);
 /* The same daemon in a process of its own, to be killed. */
@@ -55,12 +57,14 @@ void peer_close(struct peer *p);
 const ProtobufCMessage *peer_ask(struct peer *p, const ProtobufCMessage *m);
 void peer_tell(struct peer *p, const ProtobufCMessage *m);
 bool peer_until_gone(struct peer *p);
+struct peer *person(struct fixture *f);                  /* a client */
 /* The daemon's session of that name. */
 struct session *fx_session(struct fixture *f, const char *name);
 
 /* A worker: registers and is answered. */
 struct registration { const char *node, *class, *boot; uint64_t start, connection; const char *serial; uint64_t buffer; };
 struct peer *worker_register(struct fixture *f, const struct registration *r);
+struct peer *simple_worker(struct fixture *f, const char *node);
 const ProtobufCMessage *worker_say(struct peer *p, const struct registration *r);
 
 /* Common questions. Each returns the code of the answer, 0 for one that was done; text of an error in p->answer. */

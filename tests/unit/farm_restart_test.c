@@ -32,17 +32,7 @@ struct ledger {
 
 static int setup(void **state)
 {
-    struct fixture *f = mem_zalloc(sizeof(*f));
-
-    fx_open(f, conf_text);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_close(*state);
-    free(*state);
+    *state = fx_new(conf_text);
     return 0;
 }
 
@@ -249,8 +239,8 @@ static void a_mark_is_the_same_after_a_kill(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(marks_and_pools_outlive_sigkill, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_mark_is_the_same_after_a_kill, setup, teardown),
+        cmocka_unit_test_setup_teardown(marks_and_pools_outlive_sigkill, setup, fx_teardown),
+        cmocka_unit_test_setup_teardown(a_mark_is_the_same_after_a_kill, setup, fx_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,31 +26,11 @@ static const char conf_text[] =
 
 static int setup(void **state)
 {
-    struct fixture *f = mem_zalloc(sizeof(*f));
+    struct fixture *f = fx_new(conf_text);
 
-    fx_open(f, conf_text);
     fx_start(f);
     *state = f;
     return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_close(*state);
-    free(*state);
-    return 0;
-}
-
-static struct peer *person(struct fixture *f)
-{
-    return peer_connect(f, SLUICE__ROLE__CLIENT, "test");
-}
-
-static struct peer *simple_worker(struct fixture *f, const char *node)
-{
-    struct registration r = { .node = node, .start = 1, .connection = 1 };
-
-    return worker_register(f, &r);
 }
 
 /* ---- node_judge ---- */
@@ -846,7 +826,7 @@ static void configuration_is_taken_whole_or_not_at_all(void **state)
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, fx_teardown)
     const struct CMUnitTest tests[] = {
         CASE(judge_says_usable_state_and_why),
         CASE(names_are_in_natural_order),

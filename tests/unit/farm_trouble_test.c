@@ -29,18 +29,10 @@ static const char conf_text[] =
 
 static int setup(void **state)
 {
-    struct fixture *f = mem_zalloc(sizeof(*f));
+    struct fixture *f = fx_new(conf_text);
 
-    fx_open(f, conf_text);
     fx_start(f);
     *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_close(*state);
-    free(*state);
     return 0;
 }
 
@@ -356,7 +348,7 @@ static void without_roles_others_read(void **state)
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, fx_teardown)
     const struct CMUnitTest tests[] = {
         CASE(full_disk_stops_acknowledgements_not_marks),
         CASE(a_cleared_mark_does_not_come_back_late),

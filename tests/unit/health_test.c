@@ -38,30 +38,8 @@ static const char conf_off[] =
 
 static int setup(void **state)
 {
-    struct fixture *f = mem_zalloc(sizeof(*f));
-
-    fx_open(f, conf_text);
-    *state = f;
+    *state = fx_new(conf_text);
     return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_close(*state);
-    free(*state);
-    return 0;
-}
-
-static struct peer *person(struct fixture *f)
-{
-    return peer_connect(f, SLUICE__ROLE__CLIENT, "test");
-}
-
-static struct peer *simple_worker(struct fixture *f, const char *node)
-{
-    struct registration r = { .node = node, .start = 1, .connection = 1 };
-
-    return worker_register(f, &r);
 }
 
 static struct node *node_of(struct fixture *f, const char *name)
@@ -693,7 +671,7 @@ static void b03_b05_a_check_that_is_good_again_clears_its_own_mark_only(void **s
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, fx_teardown)
     const struct CMUnitTest tests[] = {
         CASE(three_that_others_could_do_mark_the_node_with_evidence),
         CASE(a_tf_that_fails_everywhere_blames_no_node),

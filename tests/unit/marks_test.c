@@ -23,23 +23,8 @@ static const char conf_shrunk[] = "class mi50 { devices = 1  shm = 1M }\nnode \"
 
 static int setup(void **state)
 {
-    struct fixture *f = mem_zalloc(sizeof(*f));
-
-    fx_open(f, conf_text);
-    *state = f;
+    *state = fx_new(conf_text);
     return 0;
-}
-
-static int teardown(void **state)
-{
-    fx_close(*state);
-    free(*state);
-    return 0;
-}
-
-static struct peer *person(struct fixture *f)
-{
-    return peer_connect(f, SLUICE__ROLE__CLIENT, "test");
 }
 
 /* ---- a list ---- */
@@ -348,7 +333,7 @@ static void killed_between_two_steps_a_node_is_in_exactly_one_pool(void **state)
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, fx_teardown)
     const struct CMUnitTest tests[] = {
         CASE(clearing_a_list_says_per_node_what_goes_and_stops_at_others),
         CASE(a_list_stops_at_a_repeat_offender),
