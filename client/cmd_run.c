@@ -8,6 +8,7 @@
 #include "message.h"
 #include "run_options.h"
 #include "show.h"
+#include "stages.h"
 #include "str.h"
 
 #include <inttypes.h>
@@ -29,26 +30,6 @@ static json_t *make_dropped(const json_t *run)
     return json_integer(sum);
 }
 
-/* "decode on cpu: 12 TFs, 12 fall-backs (no usable GPU on this machine)" */
-static json_t *make_stages(const json_t *run)
-{
-    json_t *list = json_array(), *one;
-    size_t i;
-
-    json_array_foreach(json_object_get(run, "stages"), i, one) {
-        const char *reason = json_string_value(json_object_get(one, "reason"));
-        json_int_t fallbacks = json_integer_value(json_object_get(one, "fallbacks"));
-        char *text = mem_printf("%s on %s: %" JSON_INTEGER_FORMAT " TFs", json_string_value(json_object_get(one, "stage")),
-                                json_string_value(json_object_get(one, "backend")), json_integer_value(json_object_get(one, "tfs")));
-        if (fallbacks > 0)
-            json_array_append_new(list, json_sprintf("%s, %" JSON_INTEGER_FORMAT " fall-backs (%s)", text, fallbacks, reason != NULL ? reason : "?"));
-        else
-            json_array_append_new(list, json_string(text));
-        free(text);
-    }
-    return list;
-}
-
 /* "decode=cpu,cluster=cuda"; a fall-back has a "!". */
 static json_t *make_tf_stages(const json_t *tf)
 {
@@ -68,7 +49,7 @@ static const struct column columns[] = {
     { "retried" }, { "sources" }, { "connected", "sources_connected" }, { "nodes", "nodes.node" }, { "started", NULL, AS_TIME },
     { "ended", NULL, AS_TIME }, { "bytes", "bytes_done", AS_SIZE }, { "owner" }, { "output" }, { "keep" }, { "backends" },
     { "reasons", "dropped", AS_COUNTERS }, { "failures", NULL, AS_COUNTERS }, { "stalled", "stalled_s", AS_SECONDS },
-    { "ran", .make = make_stages }, { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" }, { 0 },
+    { "ran", .make = show_stages }, { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" }, { 0 },
 };
 static const struct listing listing = { "runs", columns, "id,name,state,workflow,policy,announced,done,failed,dropped,lost,in_flight,queued,started",
                                         &sluice__run__descriptor };

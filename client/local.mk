@@ -38,6 +38,7 @@ client_libclient_a_SOURCES = \
 	%D%/progress.c %D%/progress.h \
 	%D%/scan.c %D%/scan.h \
 	%D%/show.c %D%/show.h \
+	%D%/stages.c %D%/stages.h \
 	%D%/spec.c %D%/spec.h
 
 bin_PROGRAMS += sluice

@@ -15,6 +15,7 @@
 #include "events.h"
 #include "log.h"
 #include "mem.h"
+#include "ran.h"
 #include "rows.h"
 #include "wait.h"
 
@@ -50,6 +51,7 @@ static void change_then(void *arg, int rc, const struct err *e)
     event_destroy(c->ev);
     free(c->row);
     free(c->text);
+    free(c->ran);
     free(c);
 }
 
@@ -59,13 +61,14 @@ void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *d
     struct job_change *c = mem_zalloc(sizeof(*c));
     struct work *w = &j->work;
 
-    *c = (struct job_change){ .job = j, .ev = ev, .more = more, .then = then, .arg = arg, .text = mem_strdup(j->why) };
+    *c = (struct job_change){ .job = j, .ev = ev, .more = more, .then = then, .arg = arg, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran) };
     c->row = mem_zalloc(sizeof(*c->row));
     *c->row = (struct row_job){
         .id = w->id, .name = w->name, .owner = j->owner, .key = j->key, .state = job_state_name[j->state], .workflow = w->workflow, .backends = w->backends,
         .options = w->options, .output = w->output, .text = c->text, .classes = j->classes, .uid = w->uid, .gid = w->gid, .priority = w->priority,
         .attempts = j->attempts, .time_limit = w->time_limit, .tasks = j->n_tasks, .done = j->n[TASK_DONE], .failed = j->n[TASK_FAILED],
-        .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended };
+        .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
+        .stages = c->ran };
     j->changes++;
     writer_put(j->jobs->d->writer, (enum change_kind)kind, change_write, change_then, c);
 }
@@ -118,6 +121,7 @@ void job_destroy(struct job *j)
     free(j->key);
     free(j->classes);
     free(j->why);
+    ran_free(j->ran);
     work_free(&j->work);
     free(j);
 }

@@ -38,6 +38,7 @@ struct job {
     struct task *task;
     uint64_t n_tasks, next;              /* next: no waiting task below it without a TF */
     uint64_t n[TASK_STATES], skipped_files;
+    struct ran *ran;                     /* what the stages of those done ran on */
     bool     held;                       /* nothing more of it is given out until it is released */
     unsigned releases;                   /* releases and reruns that are not on disk yet: nothing is given out before */
     bool     stored, stored_over;
@@ -96,7 +97,7 @@ struct job_change {
     int  (*more)(struct db *db, void *arg, struct err *e);
     void (*then)(struct job *j, int rc, const struct err *e, void *arg);
     void *arg;
-    char *text;
+    char *text, *ran;
 };
 void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *db, void *arg, struct err *e),
              void (*then)(struct job *j, int rc, const struct err *e, void *arg), void *arg);

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "events.h"
 #include "mem.h"
+#include "ran.h"
 #include "str.h"
 
 static const char *why_of(const struct job *j)
@@ -56,6 +57,7 @@ static Sluice__Job *job_message(const struct job *j)
     m->retried = w->retried;
     m->attempts = j->attempts;
     m->backends = w->backends;
+    m->stages = ran_list(j->ran, &m->n_stages);
     for (const struct tally *t = w->failures; t; t = t->next) {
         m->failures = mem_grow(m->failures, m->n_failures + 1, sizeof(struct Sluice__Counter *));
         Sluice__Counter *c = m->failures[m->n_failures++] = mem_zalloc(sizeof(*c));
@@ -127,6 +129,7 @@ void job_fill_free(Sluice__Job **jobs, size_t n)
         for (size_t k = 0; k < jobs[i]->n_failures; k++)
             free(jobs[i]->failures[k]);
         free(jobs[i]->failures);
+        ran_list_free(jobs[i]->stages, jobs[i]->n_stages);
         free(jobs[i]);
     }
     free(jobs);

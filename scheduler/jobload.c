@@ -13,6 +13,7 @@
 #include "crash.h"
 #include "log.h"
 #include "mem.h"
+#include "ran.h"
 #include "rows.h"
 
 struct loading { struct jobs *jobs; struct err *e; };
@@ -64,6 +65,7 @@ static int load_job(void *arg, const struct row_job *row)
     j->begin = row->begin;
     j->ended = row->ended;
     j->stored = true;
+    ran_totals_read(&j->ran, row->stages);
     load_classes(j, row->classes);
     j->n[TASK_DONE] = row->done;
     j->n[TASK_FAILED] = row->failed;

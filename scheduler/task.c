@@ -13,6 +13,7 @@
 #include "job.h"
 #include "log.h"
 #include "mem.h"
+#include "ran.h"
 #include "rows.h"
 #include "str.h"
 
@@ -251,6 +252,8 @@ static void task_settle(struct tf *t, const struct end *end)
     struct record *rec = record_create(t, end, false);
 
     task_set(j, t->id, states[end->outcome]);
+    if (end->outcome == END_DONE)
+        ran_count(&j->ran, end->stages);
     x->attempt = t->fence.attempt;
     x->seconds = end->seconds;
     snprintf(x->digest, sizeof(x->digest), "%s", end->digest ? end->digest : "");

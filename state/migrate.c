@@ -18,6 +18,7 @@
 static const struct db_migration migrations[] = {
     { 1, "" },
     { 2, "ALTER TABLE run ADD COLUMN stages TEXT; ALTER TABLE run_tf ADD COLUMN stages TEXT" },
+    { 3, "ALTER TABLE job ADD COLUMN stages TEXT" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

@@ -84,7 +84,7 @@ static const struct column job_columns[] = {
     { "text", TEXT, AT(text) }, { "classes", TEXT, AT(classes) }, { "uid", U32, AT(uid) }, { "gid", U32, AT(gid) }, { "priority", INT, AT(priority) },
     { "attempts", U32, AT(attempts) }, { "time_limit", REAL, AT(time_limit) }, { "tasks", U64, AT(tasks) }, { "done", U64, AT(done) },
     { "failed", U64, AT(failed) }, { "skipped", U64, AT(skipped) }, { "cancelled", U64, AT(cancelled) }, { "retried", U64, AT(retried) },
-    { "submitted", I64, AT(submitted) }, { "begin", I64, AT(begin) }, { "ended", I64, AT(ended) },
+    { "submitted", I64, AT(submitted) }, { "begin", I64, AT(begin) }, { "ended", I64, AT(ended) }, { "stages", TEXT, AT(stages) },
 };
 #undef ROW
 #define ROW row_job_file

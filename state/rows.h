@@ -61,7 +61,7 @@ int rows_load_unpublished(struct db *db, uint64_t run, int (*each)(void *arg, co
 struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;
     uint32_t uid, gid; int priority; uint32_t attempts; double time_limit; uint64_t tasks, done, failed, skipped, cancelled, retried;
-    int64_t submitted, begin, ended;
+    int64_t submitted, begin, ended; const char *stages;
 };
 int rows_put_job(struct db *db, const struct row_job *j, struct err *e);
 int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);

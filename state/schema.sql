@@ -154,7 +154,8 @@ CREATE TABLE job (
     retried     INTEGER NOT NULL,
     submitted   INTEGER NOT NULL,
     begin       INTEGER NOT NULL,
-    ended       INTEGER NOT NULL
+    ended       INTEGER NOT NULL,
+    stages      TEXT                        -- as in run
 ) STRICT;
 CREATE INDEX job_open ON job (id) WHERE ended = 0;
 

@@ -99,3 +99,25 @@ overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/n
   [ "$(json '.jobs | length' sluice jobs --all)" -eq 1 ]
   [ "$(sluice submit "$(sample 2)" --workflow none --key night-8)" != "$id" ]
 }
+
+@test "job show says what each stage ran on and why auto fell back; so after a restart, and what is run again is added once" {
+  [ "$(sluice devices --json | jq '[.devices[] | select(.usable and .class != "cpu" and .backend != "cpu")] | length')" -eq 0 ] || skip "there is a GPU here"
+  async_farm
+  cp "$(sample 2)" "$FARM/good.tf"
+  cp "$(sample 2)" "$FARM/late.tf"
+  id=$(sluice submit "$FARM"/{good,late}.tf --workflow cluster --backend decode=cpu,cluster=auto --hold)
+  truncate -s 1000 "$FARM/late.tf"                       # it is damaged when its turn comes
+  sluice job release "$id"
+  run sluice wait job "$id" --timeout 60s
+  ran() { is '.jobs[0].stages | map([.stage, .backend, .tfs, .fallbacks, (.reason // "-")[:13]] | map(tostring) | join(" ")) | join("; ")' "$1" sluice job show "$id"; }
+  is '.jobs[0] | [.done, .failed] | join(" ")' "1 1" sluice job show "$id"
+  ran "decode cpu 1 0 -; cluster cpu 1 1 no usable GPU"
+  kill -KILL "$(sluice status --json | jq .status[0].pid)"
+  farm_up
+  ran "decode cpu 1 0 -; cluster cpu 1 1 no usable GPU"
+  cp "$(sample 2)" "$FARM/late.tf"
+  sluice job rerun "$id" --failed
+  sluice wait job "$id" --timeout 60s
+  ran "decode cpu 2 0 -; cluster cpu 2 2 no usable GPU"
+  [[ "$(sluice job show "$id" -o ran --parsable -h)" == "decode on cpu: 2 TFs,cluster on cpu: 2 TFs, 2 fall-backs (no usable GPU"* ]]
+}
