@@ -257,9 +257,7 @@ static int compare_tfs(const void *a, const void *b)
 
 static const char *place_word(const struct tf *t)
 {
-    if (t->cancelled)
-        return "cancelling";
-    return t->state == TF_BUILT ? "processing" : tf_state_name[t->state];
+    return t->cancelled ? "cancelling" : tf_state_name[t->state];
 }
 
 static void list_in_flight(struct run *r, uint64_t from, struct listing *l)

@@ -7,6 +7,7 @@
  * Two troubles, independent of each other:
  *   full    nothing can be stored. NEW is refused, MARK is tried with the reserve, KEEP waits; a retry comes with back-off, and only after the
  *           reserve could be made anew, so that marks always have theirs.
+ *           When the reason is a damaged file, nothing is written to it, marks neither, until the whole of it was read and found good again.
  *   locked  another process has the lock. All wait; beyond the limit NEW and MARK are refused and KEEP still waits.
  */
 #include "config.h"
@@ -57,7 +58,7 @@ struct writer {
     uint64_t        waiting[3];           /* by kind: put, and not yet finished */
     bool            stop;
     int64_t         stop_by;
-    bool            full;
+    bool            full, damaged;
     int64_t         full_since, retry_at, retry_pause;
     int64_t         locked_since, locked_limit;
     uint64_t        prune_rows;
@@ -182,7 +183,7 @@ static void became_well(struct writer *w)
 {
     if (w->full || w->locked_beyond)
         log_info("state: can be written again");
-    w->full = w->locked_beyond = false;
+    w->full = w->damaged = w->locked_beyond = false;
     w->locked_since = w->full_since = w->retry_at = w->retry_pause = 0;
     w->state.why[0] = '\0';
 }
@@ -250,7 +251,7 @@ static enum outcome attempt(struct writer *w, bool reserve_first, struct err *e)
     pthread_mutex_lock(&w->lock);
     w->attempt_since = 0;
     w->state.log_bytes = log_bytes;
-    w->state.broken = o == FULL && db_broken(w->db);
+    w->damaged = w->damaged || (o == FULL && db_broken(w->db));
     if (reserve_first)
         w->state.reserve = false;
     if (o == COMMITTED) {
@@ -285,6 +286,11 @@ static void turn_normal(struct writer *w)
 static void turn_marks(struct writer *w)
 {
     struct err e = { 0 };
+    if (w->damaged) {
+        err_set(&e, ERR_STATE, "%s", w->state.why);
+        refuse_kinds(w, &w->batch, ALL, &e);
+        return;
+    }
     enum outcome o = attempt(w, true, &e);
     if (o == COMMITTED)
         return;
@@ -299,11 +305,12 @@ static void turn_marks(struct writer *w)
 static void turn_retry(struct writer *w)
 {
     struct err e = { 0 };
+    bool damaged = w->damaged;
     pthread_mutex_unlock(&w->lock);
-    bool room = db_reserve(w->db) == 0;
+    bool room = db_reserve(w->db) == 0, sound = !damaged || db_sound(w->db);
     pthread_mutex_lock(&w->lock);
     w->state.reserve = room;
-    if (!room) {
+    if (!room || !sound) {
         err_set(&e, ERR_STATE, "%s", w->state.why);
         became_full(w, &e);
         return;
@@ -547,6 +554,7 @@ void writer_state(const struct writer *cw, struct writer_state *out)
     int64_t now = clock_mono_ns();
     pthread_mutex_lock(&w->lock);
     *out = w->state;
+    out->broken = w->damaged;
     out->writable = !w->full && !w->locked_beyond;
     int64_t since = w->full ? w->full_since : w->locked_since ? w->locked_since : w->attempt_since;
     out->waiting_s = since ? (double)(now - since) / 1e9 : 0;

@@ -652,6 +652,15 @@ int db_probe(struct db *db, struct err *e)
     return store_meta(db, "probe", (uint64_t)clock_wall_ns(), e);
 }
 
+/* What SQLite keeps in memory would hide a file that was cut short. */
+bool db_sound(struct db *db)
+{
+    struct err e = { 0 };
+
+    sqlite3_db_release_memory(db->sql);
+    return db_integrity(db, "quick_check", CHECK_LIMIT_S, &e) >= 0;
+}
+
 /* The larger of both places counts: a backup that was put back must not bring old fences to life. */
 uint64_t db_next_epoch(struct db *db, struct err *e)
 {

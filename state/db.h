@@ -58,6 +58,7 @@ int   db_reserve(struct db *db);                      /* 0: the reserve is there
  * rows_count_run_tfs). Inside the caller's transaction. Returns how many went (0: nothing left to do), or -1. */
 int   db_prune(struct db *db, uint64_t run_tfs, struct err *e);
 int   db_probe(struct db *db, struct err *e);         /* a small transaction of its own: can anything be stored? */
+bool  db_sound(struct db *db);                         /* the whole file is read anew, for 4 s at most: nothing of it is damaged */
 const char *db_dir(const struct db *db);
 
 /* No call waits for a lock beyond this moment of the monotonic clock (0: the usual limits). From any thread. */

@@ -1389,7 +1389,7 @@ static void listings_say_where_each_tf_is(void **state)
     run_tfs(client, 1, &m);
     Sluice__RunTfs *l = TAKE(client, sluice__run_tfs);
     assert_int_equal(l->n_tfs, 5);
-    assert_string_equal(l->tfs[0]->state, "processing");
+    assert_string_equal(l->tfs[0]->state, "built");
     assert_string_equal(l->tfs[0]->node, "n1");
     assert_string_equal(l->tfs[1]->state, "building");
     assert_string_equal(l->tfs[4]->state, "queued");

@@ -451,6 +451,69 @@ static void B36_the_log_shrinks_by_itself_when_idle(void **state)
     rig_audit(&g);
 }
 
+/* Into the file that is there, if there is one. */
+static void copy_file(const char *from, const char *to)
+{
+    static char block[1 << 20];
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT, 0600);
+    ssize_t n;
+
+    assert_true(in >= 0 && out >= 0);
+    while ((n = read(in, block, sizeof block)) > 0)
+        assert_int_equal(write(out, block, (size_t)n), n);
+    assert_int_equal(n, 0);
+    close(in);
+    close(out);
+}
+
+/* Reads every mark, so that it meets what is damaged, wherever that is. */
+static int write_after_reading_all(struct db *db, void *arg, struct err *e)
+{
+    uint64_t n = 0;
+    return rows_load_marks(db, false, count_mark, &n, e) < 0 ? -1 : rig_write(db, arg, e);
+}
+
+static void never_writable(struct rig *g)
+{
+    struct writer_state s = rig_state(g);
+    assert_false(s.writable);
+    assert_true(s.broken);
+}
+
+static void a_file_cut_short_stays_an_alarm_until_it_is_whole_again(void **state)
+{
+    struct rig g;
+    char path[256], copy[256];
+    snprintf(path, sizeof path, "%s/state.db", (char *)*state);
+    snprintf(copy, sizeof copy, "%s/copy", (char *)*state);
+    rig_start(&g, *state);
+    for (int i = 0; i < 500; i++)
+        rig_put(&g, CHANGE_KEEP, 40000);
+    assert_true(rig_run(&g, rig_all_answered, 60));
+    assert_true(rig_run(&g, log_is_small, 20));
+    copy_file(path, copy);
+    assert_int_equal(truncate(path, 8 << 20), 0);
+    struct request *meets = &g.requests[++g.n];
+    *meets = (struct request){ .rig = &g, .kind = CHANGE_NEW, .id = g.n, .size = 1 };
+    writer_put(g.w, CHANGE_NEW, write_after_reading_all, rig_then, meets);
+    assert_true(rig_run(&g, rig_all_answered, 20));
+    assert_int_equal(meets->rc, -1);
+    assert_non_null(strstr(meets->text, "state.db is damaged"));
+    g.on_tick = never_writable;
+    struct request *mark = rig_put(&g, CHANGE_MARK, 1), *keep = rig_put(&g, CHANGE_KEEP, 1);
+    rig_pass(&g, 2);                                         /* some tries are made meanwhile */
+    assert_true(mark->answered && mark->rc < 0 && strstr(mark->text, "state.db is damaged"));
+    assert_false(keep->answered);
+    g.on_tick = NULL;
+    copy_file(copy, path);
+    assert_true(rig_run(&g, rig_all_answered, 20));
+    assert_int_equal(keep->rc, 0);
+    assert_true(rig_state(&g).writable);
+    assert_false(rig_state(&g).broken);
+    assert_int_equal(rig_stop(&g, 5), 0);
+    rig_audit(&g);
+}
+
 int main(int argc, char **argv)
 {
     hold_main(argc, argv);
@@ -460,6 +523,7 @@ int main(int argc, char **argv)
         T(killed_at_random_nothing_acknowledged_is_lost), T(B35_lock_for_1_s_while_100_changes_a_second_arrive),
         T(B35_lock_for_30_s_while_100_changes_a_second_arrive), T(B35_beyond_the_limit_it_is_an_alarm_with_a_name),
         T(stopping_is_bounded_while_somebody_holds_the_lock), T(B36_the_log_shrinks_by_itself_when_idle),
+        T(a_file_cut_short_stays_an_alarm_until_it_is_whole_again),
     };
     cmocka_set_test_filter(getenv("SLUICE_TEST_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
