@@ -18,6 +18,7 @@ worker_libworker_a_SOURCES = \
 	%D%/intake.c %D%/intake.h \
 	%D%/link.c %D%/link.h \
 	%D%/maps.c %D%/maps.h \
+	%D%/marked.c %D%/marked.h \
 	%D%/place.c %D%/place.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/priority.c %D%/priority.h \

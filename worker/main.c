@@ -15,6 +15,7 @@
 #include "intake.h"
 #include "link.h"
 #include "log.h"
+#include "marked.h"
 #include "mem.h"
 #include "notify.h"
 #include "report.h"
@@ -250,7 +251,7 @@ static int end_old(struct program *p, double limit_s, struct err *e)
 {
     char *mark = mem_printf("%s-%s", p->w.farm, p->w.node);
     unsigned n;
-    int rc = watch_end_old(mark, p->processes, limit_s, &n, e);
+    int rc = marked_end_old(mark, p->processes, limit_s, &n, e);
 
     if (n > 0)
         log_warning("devices: %u processes of an earlier worker of this node were ended", n);

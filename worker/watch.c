@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "file.h"
 #include "log.h"
+#include "marked.h"
 #include "mem.h"
 #include "place.h"
 #include "str.h"
@@ -19,7 +20,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +27,10 @@
 #include <sys/prctl.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { TAIL = 8192, LINES_A_SECOND = 50, STUCK_S = 5 };
-#define MARK_NAME "SLUICE_CHILD_OF"
 
 struct child {
     TAILQ_ENTRY(child) entry;
@@ -62,190 +60,6 @@ struct watch {
     void  (*write)(void *arg, const char *list);
     void   *arg;
 };
-
-/* ---- processes by mark --------------------------------------------------------------------------- */
-
-/* State letter and parent, from /proc/PID/stat: that never waits for the process. 0: gone. */
-static char stat_of(pid_t pid, pid_t *parent)
-{
-    char path[64], text[512];
-
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    text[n] = '\0';
-    const char *end = strrchr(text, ')');        /* the name before it may hold anything */
-    char state;
-    int ppid;
-    if (end == NULL || sscanf(end + 1, " %c %d", &state, &ppid) != 2)
-        return 0;
-    *parent = ppid;
-    return state;
-}
-
-/* Whether pid descends from us. */
-static bool is_below(pid_t pid)
-{
-    pid_t self = getpid();
-
-    for (int depth = 0; depth < 64 && pid > 1; depth++) {
-        if (stat_of(pid, &pid) == 0)
-            return false;
-        if (pid == self)
-            return true;
-    }
-    return false;
-}
-
-/* Whether the environment of pid has the mark; exact: this child's, else any child's of this node. One that hangs in the kernel is not asked: its
- * memory may be locked, and whoever looks at it would hang too. The list of processes knows it. */
-static bool has_mark(pid_t pid, const char *mark, bool exact)
-{
-    char path[64], *text = NULL;
-    size_t n = 0, len = strlen(mark);
-    bool found = false;
-    pid_t parent;
-    char state = stat_of(pid, &parent);
-
-    if (state == 0 || state == 'D' || state == 'Z')
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return false;                            /* another user's, or gone */
-    while (!found && getdelim(&text, &n, '\0', f) > 0)
-        found = strncmp(text, mark, len) == 0 && (text[len] == '\0' || (!exact && text[len] == '/'));
-    free(text);
-    fclose(f);
-    return found;
-}
-
-/* Kills every process that bears the mark of a child of ours (exact: what it left has us as a forebear now, as its subreaper), or of any child of an
- * earlier worker. Returns how many there were; one of them in *one. */
-static unsigned kill_marked(const char *mark, bool exact, pid_t *one)
-{
-    DIR *proc = opendir("/proc");
-    struct dirent *d;
-    unsigned n = 0;
-
-    while (proc != NULL && (d = readdir(proc)) != NULL) {
-        pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
-        if (pid <= 1 || pid == getpid() || (exact && !is_below(pid)) || !has_mark(pid, mark, exact))
-            continue;
-        kill(pid, SIGKILL);
-        *one = pid;
-        n++;
-    }
-    if (proc != NULL)
-        closedir(proc);
-    return n;
-}
-
-/* Whether pid is, or descends from, a child of ours that is none of `children`: its parents are gone, and as their subreaper we got it. */
-static bool is_stray(const struct watch *w, pid_t pid)
-{
-    pid_t self = getpid(), parent = pid;
-    const struct child *c;
-
-    for (int depth = 0; depth < 64 && pid > 1; depth++, pid = parent) {
-        if (stat_of(pid, &parent) == 0)
-            return false;
-        if (parent != self)
-            continue;
-        TAILQ_FOREACH(c, &w->children, entry) {
-            if (c->pid == pid)
-                return false;
-        }
-        return true;
-    }
-    return false;
-}
-
-/* Kills strays without a mark; those that bear one belong to a child that lives. Returns how many there were. */
-static unsigned kill_strays(const struct watch *w)
-{
-    char *full = mem_printf("%s=%s", MARK_NAME, w->mark);
-    DIR *proc = opendir("/proc");
-    struct dirent *d;
-    unsigned n = 0;
-
-    while (proc != NULL && (d = readdir(proc)) != NULL) {
-        pid_t pid = (pid_t)strtol(d->d_name, NULL, 10), parent;
-        if (pid <= 1 || stat_of(pid, &parent) == 'Z' || !is_stray(w, pid) || has_mark(pid, full, false))
-            continue;
-        kill(pid, SIGKILL);
-        n++;
-    }
-    if (proc != NULL)
-        closedir(proc);
-    free(full);
-    return n;
-}
-
-/* The list's lines: "PID START". */
-static unsigned kill_listed(const char *list_file, pid_t *one)
-{
-    FILE *f = fopen(list_file, "re");
-    char line[128];
-    unsigned n = 0;
-
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-        int pid;
-        uint64_t start;
-        if (sscanf(line, "%d %" SCNu64, &pid, &start) != 2 || pid <= 1)
-            continue;
-        struct file_owner o = { .pid = pid, .start = start };
-        snprintf(o.boot_id, sizeof o.boot_id, "%s", file_boot_id());
-        if (file_process_start(pid) != start || file_owner_alive(&o) == 0)
-            continue;
-        kill(-pid, SIGKILL);
-        kill(pid, SIGKILL);
-        *one = pid;
-        n++;
-    }
-    if (f != NULL)
-        fclose(f);
-    return n;
-}
-
-/* Until the process is gone, at most ms. */
-static void wait_gone(pid_t pid, int ms)
-{
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd p = { .fd = fd, .events = POLLIN };
-
-    if (fd < 0)
-        return;
-    while (poll(&p, 1, ms) < 0 && errno == EINTR)
-        ;
-    close(fd);
-}
-
-int watch_end_old(const char *mark, const char *list_file, double limit_s, unsigned *ended, struct err *e)
-{
-    char *full = mem_printf("%s=%s", MARK_NAME, mark);
-    int64_t until = clock_mono_ns() + (int64_t)(limit_s * 1e9);
-    int rc = 0;
-
-    *ended = 0;
-    for (;;) {
-        pid_t one = 0;
-        unsigned n = kill_listed(list_file, &one) + kill_marked(full, false, &one);
-        if (n == 0)
-            break;
-        *ended = n > *ended ? n : *ended;
-        int64_t left = until - clock_mono_ns();
-        if (left <= 0) {
-            rc = err_set(e, ERR_STATE, "process %d of an earlier worker of this node cannot be ended", one);
-            break;
-        }
-        wait_gone(one, (int)(left / 1000000) + 1);
-    }
-    free(full);
-    return rc;
-}
 
 /* ---- the end of a child -------------------------------------------------------------------------- */
 
@@ -283,12 +97,25 @@ static void child_free(struct child *c)
     free(c);
 }
 
+static unsigned kill_strays(const struct watch *w)
+{
+    pid_t *known = mem_array(w->n + 1, sizeof *known);
+    const struct child *c;
+    unsigned n = 0;
+
+    TAILQ_FOREACH(c, &w->children, entry)
+        known[n++] = c->pid;
+    n = marked_kill_strays(w->mark, known, n);
+    free(known);
+    return n;
+}
+
 static void child_gone(struct child *c, int status)
 {
     struct watch *w = c->watch;
     char how[128];
     pid_t one;
-    unsigned n = kill_marked(c->mark, true, &one) + kill_strays(w);
+    unsigned n = marked_kill(c->mark, true, &one) + kill_strays(w);
 
     if (n > 0)
         log_warning("device %s: %u processes that pid %d left behind were killed", c->name, n, c->pid);
@@ -632,7 +459,7 @@ void watch_destroy(struct watch *w)
     while ((c = TAILQ_FIRST(&w->children)) != NULL) {
         kill(-c->pid, SIGKILL);
         kill(c->pid, SIGKILL);
-        kill_marked(c->mark, true, &one);
+        marked_kill(c->mark, true, &one);
         child_free(c);
     }
     free(w->mark);

@@ -38,8 +38,6 @@ struct child_conf {
  * to be put into RUN_DIR/processes, off the loop. */
 struct watch *watch_create(struct ev_loop *loop, const char *mark, void (*write)(void *arg, const char *list), void *arg, struct err *e);
 void watch_destroy(struct watch *w);             /* kills what is left */
-/* Ends what an earlier worker of this node started: those in the list file, and those that bear the mark. Waits at most limit_s. -1: one lives yet. */
-int  watch_end_old(const char *mark, const char *list_file, double limit_s, unsigned *ended, struct err *e);
 
 struct child *child_start(struct watch *w, const struct child_conf *conf, struct err *e);
 pid_t child_pid(const struct child *c);
