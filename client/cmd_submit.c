@@ -78,6 +78,35 @@ static const char *without_path(const char *text, const char *path)
     return strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
 }
 
+enum { FEW = 64 };
+
+/* Extents one by one for few TFs, as every sluiced understands it, and where there are gaps; else the sizes alone: a job may have millions. */
+static void input_tfs(Sluice__InputFile *f, const struct scan *s)
+{
+    bool joined = s->n > FEW;
+
+    for (size_t i = 1; i < s->n && joined; i++)
+        joined = s->tfs[i].offset == s->tfs[i - 1].offset + s->tfs[i - 1].size;
+    if (joined) {
+        f->n_sizes = s->n;
+        f->sizes = mem_array(s->n, sizeof(*f->sizes));
+        f->has_offset = true;
+        f->offset = s->tfs[0].offset;
+        for (size_t i = 0; i < s->n; i++)
+            f->sizes[i] = s->tfs[i].size;
+        return;
+    }
+    f->n_tfs = s->n;
+    f->tfs = mem_array(s->n, sizeof(*f->tfs));
+    for (size_t i = 0; i < s->n; i++) {
+        f->tfs[i] = mem_zalloc(sizeof(**f->tfs));
+        sluice__extent__init(f->tfs[i]);
+        f->tfs[i]->has_offset = f->tfs[i]->has_size = 1;
+        f->tfs[i]->offset = s->tfs[i].offset;
+        f->tfs[i]->size = s->tfs[i].size;
+    }
+}
+
 static Sluice__InputFile *input_file(const char *path, bool quiet, bool *missing)
 {
     Sluice__InputFile *f = mem_zalloc(sizeof(*f));
@@ -96,15 +125,7 @@ static Sluice__InputFile *input_file(const char *path, bool quiet, bool *missing
         free(shown);
         free(why);
     } else {
-        f->n_tfs = s.n;
-        f->tfs = mem_array(s.n, sizeof(*f->tfs));
-        for (size_t i = 0; i < s.n; i++) {
-            f->tfs[i] = mem_zalloc(sizeof(**f->tfs));
-            sluice__extent__init(f->tfs[i]);
-            f->tfs[i]->has_offset = f->tfs[i]->has_size = 1;
-            f->tfs[i]->offset = s.tfs[i].offset;
-            f->tfs[i]->size = s.tfs[i].size;
-        }
+        input_tfs(f, &s);
     }
     scan_free(&s);
     return f;
@@ -115,6 +136,7 @@ static void input_free(Sluice__InputFile *f)
     for (size_t i = 0; i < f->n_tfs; i++)
         free(f->tfs[i]);
     free(f->tfs);
+    free(f->sizes);
     free(f->path);
     free(f->text);
     free(f);
@@ -129,7 +151,7 @@ static int make_files(const struct list *l, Sluice__Submit *q, bool quiet, struc
     for (size_t i = 0; i < l->n; i++) {
         q->files[q->n_files++] = input_file(l->path[i], quiet || l->n == 1, &missing);
         all_missing = all_missing && missing;
-        tfs += q->files[i]->n_tfs;
+        tfs += q->files[i]->n_tfs + q->files[i]->n_sizes;
     }
     if (tfs > 0)
         return 0;

@@ -103,7 +103,7 @@ static const struct frame_type types[] = {
     ROW(RUNS,             runs,             64 * MIB,    1000000, DAEMON),
     ROW(GET_RUN_TFS,      get_run_tfs,      1 * KIB,          64, CLIENT),
     ROW(RUN_TFS,          run_tfs,          64 * MIB,    1000000, DAEMON),
-    ROW(SUBMIT,           submit,           32 * MIB,    1000000, CLIENT),
+    ROW(SUBMIT,           submit,           64 * MIB,    4000000, CLIENT),
     ROW(SUBMITTED,        submitted,        1 * KIB,          64, DAEMON),
     ROW(GET_JOBS,         get_jobs,         1 * KIB,          64, CLIENT),
     ROW(JOBS,             jobs,             64 * MIB,    1000000, DAEMON),

@@ -45,6 +45,8 @@ void flow_turn(struct flow *f)
             job_turn(f->d->jobs);
         assign_all(f);
     }
+    if (f->d->jobs)
+        task_rows_soon(f->d->jobs->rows);
     if (f->d->runs)
         run_turn(f->d->runs);
     if (f->kicked && f->d->loop && !ev_is_active(&f->again)) {

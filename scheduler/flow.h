@@ -81,5 +81,6 @@ bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *r
 struct runs *runs_create(struct sluiced *d, struct db *db, struct err *e);
 void runs_destroy(struct runs *r);
 struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e);
+void jobs_stop(struct jobs *j);          /* the writer is about to end: it gets what waits for it */
 void jobs_destroy(struct jobs *j);
 #endif

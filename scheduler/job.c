@@ -25,7 +25,7 @@ const char *const job_state_name[7] = { "held", "waiting", "running", "paused", 
 
 /* ---- storing ------------------------------------------------------------------------------- */
 
-static int change_write(struct db *db, void *arg, struct err *e)
+int job_change_write(struct db *db, void *arg, struct err *e)
 {
     struct job_change *c = arg;
 
@@ -36,7 +36,7 @@ static int change_write(struct db *db, void *arg, struct err *e)
     return c->ev ? event_write(c->ev, db, e) : 0;
 }
 
-static void change_then(void *arg, int rc, const struct err *e)
+void job_change_end(void *arg, int rc, const struct err *e)
 {
     struct job_change *c = arg;
     struct job *j = c->job;
@@ -55,13 +55,12 @@ static void change_then(void *arg, int rc, const struct err *e)
     free(c);
 }
 
-void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *db, void *arg, struct err *e),
-             void (*then)(struct job *j, int rc, const struct err *e, void *arg), void *arg)
+struct job_change *job_change_create(struct job *j)
 {
     struct job_change *c = mem_zalloc(sizeof(*c));
     struct work *w = &j->work;
 
-    *c = (struct job_change){ .job = j, .ev = ev, .more = more, .then = then, .arg = arg, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran) };
+    *c = (struct job_change){ .job = j, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran) };
     c->row = mem_zalloc(sizeof(*c->row));
     *c->row = (struct row_job){
         .id = w->id, .name = w->name, .owner = j->owner, .key = j->key, .state = job_state_name[j->state], .workflow = w->workflow, .backends = w->backends,
@@ -70,7 +69,53 @@ void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *d
         .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
         .stages = c->ran };
     j->changes++;
-    writer_put(j->jobs->d->writer, (enum change_kind)kind, change_write, change_then, c);
+    j->row_due = false;
+    return c;
+}
+
+void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *db, void *arg, struct err *e),
+             void (*then)(struct job *j, int rc, const struct err *e, void *arg), void *arg)
+{
+    task_rows_now(j->jobs->rows);                /* what was settled before stands before it on the disk */
+    struct job_change *c = job_change_create(j);
+    c->ev = ev;
+    c->more = more;
+    c->then = then;
+    c->arg = arg;
+    writer_put(j->jobs->d->writer, (enum change_kind)kind, job_change_write, job_change_end, c);
+}
+
+/* ---- words ---- */
+
+enum { WORDS_MAX = 100000 };
+struct word { UT_hash_handle hh; char text[]; };
+
+const char *jobs_word(struct jobs *jobs, const char *text)
+{
+    size_t n = text ? strnlen(text, 127) : 0;
+    struct word *w;
+
+    if (text == NULL)
+        return NULL;
+    HASH_FIND(hh, jobs->words, text, n, w);
+    if (w)
+        return w->text;
+    if (HASH_COUNT(jobs->words) >= WORDS_MAX)    /* names of nodes and codes are few; whoever makes them up gets no memory for it */
+        return "Unknown";
+    w = mem_zalloc(sizeof(*w) + n + 1);
+    memcpy(w->text, text, n);
+    HASH_ADD_KEYPTR(hh, jobs->words, w->text, n, w);
+    return w->text;
+}
+
+void jobs_free_words(struct jobs *jobs)
+{
+    struct word *w, *next;
+
+    HASH_ITER(hh, jobs->words, w, next) {
+        HASH_DEL(jobs->words, w);
+        free(w);
+    }
 }
 
 /* ---- states -------------------------------------------------------------------------------- */
@@ -90,6 +135,20 @@ struct job *job_find(struct jobs *jobs, uint64_t id)
     return NULL;
 }
 
+struct job_file *job_file_of(const struct job *j, uint64_t number)
+{
+    size_t low = 0, high = j->n_files;           /* the last one that begins at number or before: files without TFs stand before it */
+
+    while (high - low > 1) {
+        size_t mid = low + (high - low) / 2;
+        if (j->file[mid].first_task <= number)
+            low = mid;
+        else
+            high = mid;
+    }
+    return &j->file[low];
+}
+
 void job_free_details(struct job *j)
 {
     for (size_t i = 0; i < j->n_files; i++) {
@@ -98,11 +157,8 @@ void job_free_details(struct job *j)
         free(j->file[i].text);
         free(j->file[i].extent);
     }
-    for (uint64_t i = 0; j->task && i < j->n_tasks; i++) {
-        free(j->task[i].node);
-        free(j->task[i].code);
+    for (uint64_t i = 0; j->task && i < j->n_tasks; i++)
         free(j->task[i].text);
-    }
     free(j->file);
     free(j->task);
     j->file = NULL;

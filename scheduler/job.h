@@ -6,6 +6,7 @@
 #define SLUICE_JOB_H
 
 #include "flow_core.h"
+#include "rows.h"
 
 enum task_state { TASK_WAITING, TASK_RUNNING, TASK_DONE, TASK_FAILED, TASK_CANCELLED, TASK_STATES };
 extern const char *const task_state_name[TASK_STATES];
@@ -16,12 +17,14 @@ struct job_file {
     uint64_t (*extent)[2];               /* offset, size */
 };
 
-/* What is known about one TF of one file; strings only from its first attempt on. */
+/* What is known about one TF of one file. A job may have millions: 56 bytes, and no memory of its own but for the text of a failure. */
 struct task {
     uint8_t  state;
-    uint32_t attempt, file;
-    char    *node, *code, *text;
-    char     digest[17];
+    bool     has_digest;
+    uint32_t attempt;
+    const char *node, *code;             /* shared: jobs_word */
+    char    *text;
+    uint64_t digest;
     double   seconds;
 };
 
@@ -45,6 +48,7 @@ struct job {
     unsigned changes;
     double   settled_since;
     bool     in_progress;
+    bool     row_due;                    /* its totals are not those of its row any more */
     bool     cancelling;
 };
 
@@ -56,7 +60,12 @@ struct jobs {
     unsigned n_over;
     uint64_t last_id;
     struct crashes *crashes;
+    struct word *words;                  /* names of nodes and codes, each once */
+    struct task_rows *rows;              /* on their way to the disk */
 };
+/* The shared copy of a short text, there until the end; NULL for NULL. */
+const char *jobs_word(struct jobs *jobs, const char *text);
+void jobs_free_words(struct jobs *jobs);
 enum { JOBS_KEPT = 1000, JOBS_DETAILED = 64 };
 
 static inline struct job *job_of(struct work *w) { return (struct job *)w; }
@@ -80,6 +89,18 @@ Sluice__JobState job_state_now(const struct job *j);
 void job_each_check(struct jobs *j, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
 void job_free_details(struct job *j);
 
+/* The file that a task belongs to. */
+struct job_file *job_file_of(const struct job *j, uint64_t number);
+
+/* taskrows.c: a row that will be written soon, many in one change, in the order they came; `rec`, if there is one, is told. The strings of row live for the
+ * call. */
+struct task_rows *task_rows_create(struct jobs *jobs);
+void task_rows_destroy(struct task_rows *r);
+void task_rows_put(struct job *j, const struct row_task *row, struct record *rec);
+/* Hands what waits to the writer: if nothing is under way (soon), or in any case (now). */
+void task_rows_soon(struct task_rows *r);
+void task_rows_now(struct task_rows *r);
+
 /* task.c */
 void task_feed(struct job *j);
 void task_set(struct job *j, uint64_t number, enum task_state state);
@@ -99,6 +120,10 @@ struct job_change {
     void *arg;
     char *text, *ran;
 };
+/* The row alone, as it is now; to be written and ended by whoever puts it into a change of his own. */
+struct job_change *job_change_create(struct job *j);
+int  job_change_write(struct db *db, void *change, struct err *e);
+void job_change_end(void *change, int rc, const struct err *e);
 void job_put(struct job *j, int kind, struct event *ev, int (*more)(struct db *db, void *arg, struct err *e),
              void (*then)(struct job *j, int rc, const struct err *e, void *arg), void *arg);
 

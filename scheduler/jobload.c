@@ -112,6 +112,7 @@ struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e)
     jobs->flow = flow_share(d->flow);
     TAILQ_INIT(&jobs->open);
     TAILQ_INIT(&jobs->over);
+    jobs->rows = task_rows_create(jobs);
     if (db && (rows_load_ids(db, &ids, e) < 0 || rows_load_jobs(db, false, load_job, &l, e) < 0 || load_details(jobs, db, e) < 0)) {
         jobs_destroy(jobs);
         return NULL;
@@ -124,6 +125,12 @@ struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e)
         return NULL;
     }
     return jobs;
+}
+
+void jobs_stop(struct jobs *jobs)
+{
+    if (jobs)
+        task_rows_now(jobs->rows);
 }
 
 void jobs_destroy(struct jobs *jobs)
@@ -149,6 +156,8 @@ void jobs_destroy(struct jobs *jobs)
         job_destroy(j);
     }
     crashes_destroy(jobs->crashes);
+    task_rows_destroy(jobs->rows);
+    jobs_free_words(jobs);
     flow_unshare(jobs->flow);
     free(jobs);
 }

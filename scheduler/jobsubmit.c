@@ -39,18 +39,37 @@ static int path_check(const struct conf *conf, const char *path, struct err *e)
     return conf->n_roots_input == 0 ? 0 : err_set(e, ERR_PERMISSION, "the input \"%.200s\" is below none of the configured roots", path);
 }
 
+static uint64_t input_tfs(const Sluice__InputFile *f)
+{
+    return f->n_sizes ? f->n_sizes : f->n_tfs;
+}
+
+static int extent_check(const Sluice__InputFile *f, size_t i, uint64_t offset, uint64_t size, struct err *e)
+{
+    if (size == 0 || size > (UINT64_C(1) << 40) || offset > INT64_MAX - size)
+        return err_set(e, ERR_USAGE, "the input %s: TF %zu lies at %" PRIu64 " and has %" PRIu64 " bytes: that cannot be", f->path, i, offset, size);
+    return 0;
+}
+
 static int file_check(const struct conf *conf, const Sluice__InputFile *f, uint64_t *tasks, struct err *e)
 {
+    uint64_t at = f->offset;
+
     if (path_check(conf, f->path, e) < 0)
         return -1;
-    if (f->n_tfs == 0 && (f->text == NULL || f->text[0] == '\0'))
+    if (input_tfs(f) == 0 && (f->text == NULL || f->text[0] == '\0'))
         return err_set(e, ERR_USAGE, "the input %s has no TF and no reason why", f->path);
+    if (f->n_sizes && f->n_tfs)
+        return err_set(e, ERR_USAGE, "the input %s says twice where its TFs lie", f->path);
     for (size_t i = 0; i < f->n_tfs; i++) {
-        if (f->tfs[i]->size == 0 || f->tfs[i]->size > (UINT64_C(1) << 40) || f->tfs[i]->offset > INT64_MAX - f->tfs[i]->size)
-            return err_set(e, ERR_USAGE, "the input %s: TF %zu lies at %" PRIu64 " and has %" PRIu64 " bytes: that cannot be", f->path, i, f->tfs[i]->offset,
-                           f->tfs[i]->size);
+        if (extent_check(f, i, f->tfs[i]->offset, f->tfs[i]->size, e) < 0)
+            return -1;
     }
-    *tasks += f->n_tfs;
+    for (size_t i = 0; i < f->n_sizes; at += f->sizes[i++]) {
+        if (extent_check(f, i, at, f->sizes[i], e) < 0)
+            return -1;
+    }
+    *tasks += input_tfs(f);
     return *tasks <= TASKS_MAX ? 0 : err_set(e, ERR_USAGE, "more than %d TFs in one job", TASKS_MAX);
 }
 
@@ -83,6 +102,21 @@ static int submit_check(struct sluiced *d, const Sluice__Submit *m, struct err *
     return 0;
 }
 
+static void fill_extents(struct job_file *x, const Sluice__InputFile *f)
+{
+    uint64_t at = f->offset;
+
+    x->extent = mem_array(x->tfs, sizeof(*x->extent));
+    for (size_t k = 0; k < f->n_tfs; k++) {
+        x->extent[k][0] = f->tfs[k]->offset;
+        x->extent[k][1] = f->tfs[k]->size;
+    }
+    for (size_t k = 0; k < f->n_sizes; at += f->sizes[k++]) {
+        x->extent[k][0] = at;
+        x->extent[k][1] = f->sizes[k];
+    }
+}
+
 static void fill_files(struct job *j, const Sluice__Submit *m)
 {
     j->file = mem_array(m->n_files, sizeof(*j->file));
@@ -92,24 +126,16 @@ static void fill_files(struct job *j, const Sluice__Submit *m)
         struct job_file *x = &j->file[i];
         x->path = mem_strdup(f->path);
         x->first_task = j->n_tasks;
-        x->tfs = f->n_tfs;
-        if (f->n_tfs == 0) {
+        x->tfs = input_tfs(f);
+        if (x->tfs == 0) {
             x->text = mem_strdup(f->text);
             j->skipped_files++;
             continue;
         }
-        x->extent = mem_array(f->n_tfs, sizeof(*x->extent));
-        for (size_t k = 0; k < f->n_tfs; k++) {
-            x->extent[k][0] = f->tfs[k]->offset;
-            x->extent[k][1] = f->tfs[k]->size;
-        }
-        j->n_tasks += f->n_tfs;
+        fill_extents(x, f);
+        j->n_tasks += x->tfs;
     }
     j->task = mem_array(j->n_tasks ? j->n_tasks : 1, sizeof(*j->task));
-    for (size_t i = 0; i < j->n_files; i++) {
-        for (uint64_t k = 0; k < j->file[i].tfs; k++)
-            j->task[j->file[i].first_task + k].file = (uint32_t)i;
-    }
     j->n[TASK_WAITING] = j->n_tasks;
     task_stems(j);
     j->state = job_state_now(j);

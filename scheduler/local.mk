@@ -67,6 +67,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/settle.c %D%/settle.h \
 	%D%/source.c \
 	%D%/task.c \
+	%D%/taskrows.c \
 	%D%/tf.c %D%/tf.h \
 	%D%/wait.c %D%/wait.h
 

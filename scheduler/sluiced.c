@@ -219,6 +219,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
     sessions_destroy(d->sessions);
     d->sessions = NULL;
     helper_destroy(d->helper);
+    jobs_stop(d->jobs);
     lost = writer_destroy(d->writer, limit_s);
     d->writer = NULL;
     flow_destroy(d->flow);

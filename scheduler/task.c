@@ -1,6 +1,6 @@
 /* task.c - the TFs of a job's files: given out, tried again elsewhere, settled
  *
- * From: job.c (which may be given out), settle.c (answers).  To: a row a task from its first attempt on, with the job's totals.
+ * From: job.c (which may be given out), settle.c (answers).  To: a row a task from its first attempt on (taskrows.c).
  * Always: a task has a TF object only while it is given out or may be soon; it is RUNNING exactly while it is charged to a node.
  */
 #include "config.h"
@@ -26,11 +26,6 @@ void task_set(struct job *j, uint64_t number, enum task_state state)
     j->n[j->task[number].state]--;
     j->n[state]++;
     j->task[number].state = (uint8_t)state;
-}
-
-static struct job_file *file_of(const struct job *j, uint64_t number)
-{
-    return &j->file[j->task[number].file];
 }
 
 /* ---- names of results ---------------------------------------------------------------------- */
@@ -105,52 +100,23 @@ void task_stems(struct job *j)
 static char *task_stem(const struct tf *t)
 {
     const struct job *j = job_of(t->work);
-    const struct job_file *f = file_of(j, t->id);
+    const struct job_file *f = job_file_of(j, t->id);
 
     return mem_printf("%s.%" PRIu64, f->stem, t->id - f->first_task);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-struct task_change { struct row_task row; struct record *rec; char *node, *stem; };
-
-static int task_write(struct db *db, void *arg, struct err *e)
-{
-    struct task_change *c = arg;
-
-    return rows_put_task(db, &c->row, e);
-}
-
-static void task_stored(struct job *j, int rc, const struct err *e, void *arg)
-{
-    struct task_change *c = arg;
-
-    if (rc < 0)
-        log_err("job %" PRIu64 " task %" PRIu64 ": not stored: %s", j->work.id, c->row.number, e ? e->text : "?");
-    if (c->rec) {
-        c->rec->writing = false;
-        if (rc < 0)
-            record_free(c->rec);
-        else
-            record_stored(c->rec);
-    }
-    free(c->node);
-    free(c->stem);
-    free(c);
-}
-
 void job_store_record(struct record *rec)
 {
     struct job *j = job_of(rec->work);
-    struct task_change *c = mem_zalloc(sizeof(*c));
+    struct row_task row = { .job = j->work.id, .number = rec->key.tf, .node = rec->node, .device = rec->device, .code = rec->reason, .text = rec->text,
+                            .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
+                            .published = rec->published, .seconds = rec->seconds, .time = rec->time };
 
-    c->rec = rec;
-    c->row = (struct row_task){ .job = j->work.id, .number = rec->key.tf, .node = rec->node, .device = rec->device, .code = rec->reason, .text = rec->text,
-                                .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
-                                .published = rec->published, .seconds = rec->seconds, .time = rec->time };
-    c->row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : "failed";
+    row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : "failed";
     rec->writing = true;
-    job_put(j, CHANGE_KEEP, NULL, task_write, task_stored, c);
+    task_rows_put(j, &row, rec);
 }
 
 static void task_assigned(struct tf *t)
@@ -158,17 +124,14 @@ static void task_assigned(struct tf *t)
     struct job *j = job_of(t->work);
     struct task *x = &j->task[t->id];
     struct fnode *n = t->charge->account->owner;
-    struct task_change *c = mem_zalloc(sizeof(*c));
+    char *stem = task_stem(t);
 
     task_set(j, t->id, TASK_RUNNING);
     x->attempt = t->fence.attempt;
-    free(x->node);
-    x->node = mem_strdup(n->node->name);
-    c->node = mem_strdup(n->node->name);
-    c->stem = task_stem(t);
-    c->row = (struct row_task){ .job = j->work.id, .number = t->id, .state = "running", .node = c->node, .stem = c->stem, .epoch = t->fence.epoch,
-                                .attempt = t->fence.attempt, .time = clock_wall_ns() };
-    job_put(j, CHANGE_KEEP, NULL, task_write, task_stored, c);
+    x->node = jobs_word(j->jobs, n->node->name);
+    task_rows_put(j, &(struct row_task){ .job = j->work.id, .number = t->id, .state = "running", .node = n->node->name, .stem = stem,
+                                         .epoch = t->fence.epoch, .attempt = t->fence.attempt, .time = clock_wall_ns() }, NULL);
+    free(stem);
     job_progress(j);
 }
 
@@ -177,7 +140,7 @@ static void task_assigned(struct tf *t)
 static struct tf *task_tf(struct job *j, uint64_t number)
 {
     struct tf *t = tf_create(&j->work, number);
-    const struct job_file *f = file_of(j, number);
+    const struct job_file *f = job_file_of(j, number);
 
     t->bytes = (f->extent[number - f->first_task][1] + 63) / 64 * 64;
     t->fence.attempt = j->task[number].attempt;
@@ -197,7 +160,7 @@ void task_feed(struct job *j)
 static void task_describe(struct tf *t, Sluice__Assign *a)
 {
     const struct job *j = job_of(t->work);
-    const struct job_file *f = file_of(j, t->id);
+    const struct job_file *f = job_file_of(j, t->id);
 
     a->path = f->path;
     a->has_offset = a->has_size = true;
@@ -242,6 +205,14 @@ static void task_due(struct tf *t)
     tf_enter(t, TF_QUEUED, 0);
 }
 
+static void digest_keep(struct task *x, const char *text)
+{
+    char *end;
+
+    x->digest = text ? strtoull(text, &end, 16) : 0;
+    x->has_digest = text && strlen(text) == 16 && *end == '\0';
+}
+
 static void task_settle(struct tf *t, const struct end *end)
 {
     static const enum task_state states[END_KINDS] = {
@@ -256,15 +227,12 @@ static void task_settle(struct tf *t, const struct end *end)
         ran_count(&j->ran, end->stages);
     x->attempt = t->fence.attempt;
     x->seconds = end->seconds;
-    snprintf(x->digest, sizeof(x->digest), "%s", end->digest ? end->digest : "");
-    free(x->code);
+    digest_keep(x, end->digest);
     free(x->text);
-    x->code = mem_strdup(end->outcome == END_DONE ? "Done" : end->reason);
+    x->code = jobs_word(j->jobs, end->outcome == END_DONE ? "Done" : end->reason);
     x->text = mem_strdup(end->text);
-    if (end->node) {
-        free(x->node);
-        x->node = mem_strdup(end->node);
-    }
+    if (end->node)
+        x->node = jobs_word(j->jobs, end->node);
     tf_free(t);
     job_store_record(rec);
     job_progress(j);
@@ -339,19 +307,19 @@ static bool state_asked(const Sluice__GetTasks *x, enum task_state state)
 static void task_message(const struct job *j, uint64_t number, Sluice__Task *m)
 {
     const struct task *x = &j->task[number];
-    const struct job_file *f = file_of(j, number);
+    const struct job_file *f = job_file_of(j, number);
 
     sluice__task__init(m);
     m->id = mem_printf("%" PRIu64 "_%" PRIu64, j->work.id, number);
     m->state = (char *)task_state_name[x->state];
-    m->node = x->node;
+    m->node = (char *)x->node;
     m->has_attempt = true;
     m->attempt = x->attempt;
-    m->code = x->code;
+    m->code = (char *)x->code;
     m->text = x->text;
     m->input = f->tfs > 1 ? mem_printf("%s:%" PRIu64, f->path, number - f->first_task) : mem_strdup(f->path);
     m->output = j->work.output[0] ? mem_printf("%s/%s.%" PRIu64, j->work.output, f->stem, number - f->first_task) : NULL;
-    m->digest = x->digest[0] ? (char *)x->digest : NULL;
+    m->digest = x->has_digest ? mem_printf("%016" PRIx64, x->digest) : NULL;
     m->has_seconds = x->seconds > 0;
     m->seconds = x->seconds;
 }
@@ -387,6 +355,7 @@ void job_tasks(struct session *s, uint32_t id, const void *m)
         free(task[i].id);
         free(task[i].input);
         free(task[i].output);
+        free(task[i].digest);
     }
     free(answer.tasks);
     free(task);
@@ -403,15 +372,14 @@ static int load_file(void *arg, const struct row_job_file *row)
 
     if (row->extents_size != row->tfs * sizeof(uint64_t[2]) || row->first_task + row->tfs > j->n_tasks)
         return err_set(l->e, ERR_FAILED, "job %" PRIu64 ": file %u: its row does not hold together", row->job, row->number);
-    j->file = mem_grow(j->file, j->n_files + 1, sizeof(*j->file));
+    if ((j->n_files & (j->n_files - 1)) == 0)
+        j->file = mem_grow(j->file, j->n_files ? 2 * j->n_files : 1, sizeof(*j->file));
     struct job_file *f = &j->file[j->n_files];
     *f = (struct job_file){ .path = mem_strdup(row->path), .text = mem_strdup(row->text), .first_task = row->first_task, .tfs = row->tfs };
     if (f->tfs) {
         f->extent = mem_array(f->tfs, sizeof(*f->extent));
         memcpy(f->extent, row->extents, row->extents_size);
     }
-    for (uint64_t i = 0; i < f->tfs; i++)
-        j->task[f->first_task + i].file = (uint32_t)j->n_files;
     j->n_files++;
     return 0;
 }
@@ -437,10 +405,10 @@ static int load_task(void *arg, const struct row_task *row)
     struct task *x = &j->task[row->number];
     x->attempt = row->attempt;
     x->seconds = row->seconds;
-    x->node = mem_strdup(row->node);
-    x->code = mem_strdup(strcmp(row->state, "done") == 0 ? "Done" : row->code);
+    x->node = jobs_word(j->jobs, row->node);
+    x->code = jobs_word(j->jobs, strcmp(row->state, "done") == 0 ? "Done" : row->code);
     x->text = mem_strdup(row->text);
-    snprintf(x->digest, sizeof(x->digest), "%s", row->digest ? row->digest : "");
+    digest_keep(x, row->digest);
     for (unsigned i = 0; i < TASK_STATES; i++) {
         if (strcmp(row->state, task_state_name[i]) == 0 && i != TASK_RUNNING)
             task_set(j, row->number, (enum task_state)i);

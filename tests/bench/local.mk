@@ -25,3 +25,9 @@ tests_bench_bench_people_SOURCES = %D%/bench_people.c $(BENCH_RIG)
 tests_bench_bench_people_CPPFLAGS = $(PROTO_CPPFLAGS)
 tests_bench_bench_people_LDADD = $(PROTO_LIBS) $(BASE_LIBS)
 EXTRA_tests_bench_bench_people_DEPENDENCIES = $(EXTRA_tests_bench_bench_sluiced_DEPENDENCIES)
+
+BENCHES += tests/bench/bench_jobs
+tests_bench_bench_jobs_SOURCES = %D%/bench_jobs.c $(BENCH_RIG)
+tests_bench_bench_jobs_CPPFLAGS = $(PROTO_CPPFLAGS)
+tests_bench_bench_jobs_LDADD = $(PROTO_LIBS) $(BASE_LIBS)
+EXTRA_tests_bench_bench_jobs_DEPENDENCIES = $(EXTRA_tests_bench_bench_sluiced_DEPENDENCIES)

@@ -385,6 +385,7 @@ static void begin(void)
     struct err e;
     static double time = 1000;
 
+    world.d.stopping = false;
     world.d.epoch = db_next_epoch(world.db, &e);
     world.d.flow = flow_create(&world.d);
     world.d.flow->now = time += 1000;
@@ -401,6 +402,7 @@ static void end(void)
     struct err e;
 
     err_set(&e, ERR_STATE, "it ends");
+    world.d.stopping = true;
     while (world.first) {
         struct change *c = world.first;
         world.first = c->next;

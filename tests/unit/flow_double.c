@@ -21,6 +21,7 @@ WEAK struct runs *runs_create(struct sluiced *d, struct db *db, struct err *e) {
 WEAK void runs_destroy(struct runs *r) { free(r); }
 WEAK struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e) { (void)d; (void)db; (void)e; return mem_zalloc(1); }
 WEAK void jobs_destroy(struct jobs *j) { free(j); }
+WEAK void jobs_stop(struct jobs *j) { (void)j; }
 
 WEAK void flow_worker_registered(struct node *n, const Sluice__Register *r, Sluice__Registered *out)
 {

@@ -89,6 +89,30 @@ static uint64_t submit(const struct wish *w, bool *existed)
     return id;
 }
 
+/* One file whose TFs follow each other from `offset` on. */
+static uint64_t submit_sizes(uint64_t offset, uint64_t *sizes, size_t n)
+{
+    Sluice__Submit m = SLUICE__SUBMIT__INIT;
+    Sluice__InputFile file = SLUICE__INPUT_FILE__INIT, *files = &file;
+    uint64_t id = 0;
+
+    file.path = "/a/x.tf";
+    file.has_offset = true;
+    file.offset = offset;
+    file.sizes = sizes;
+    file.n_sizes = n;
+    m.files = &files;
+    m.n_files = 1;
+    m.workflow = "none";
+    job_submit(client, 5, &m);
+    world_turn();
+    Sluice__Submitted *s = TAKE(client, sluice__submitted);
+    if (s)
+        id = s->id;
+    FREE(s);
+    return id;
+}
+
 static void error_of(uint32_t code, const char *text)
 {
     Sluice__Error *e = TAKE(client, sluice__error);
@@ -700,6 +724,41 @@ static void others_jobs_are_for_experts(void **state)
     FREE(jobs);
 }
 
+static void tfs_that_follow_each_other_are_named_by_their_sizes(void **state)
+{
+    uint64_t sizes[] = { 1000, 64, MB, 200 }, bad[] = { 1000, 0 }, far[] = { 64, INT64_MAX };
+    const uint64_t offset[] = { 96, 1096, 1160, 1160 + MB };
+    Sluice__Assign *a;
+    struct node *n;
+
+    (void)state;
+    assert_int_equal(submit_sizes(0, bad, 2), 0);
+    error_of(ERR_USAGE, "TF 1 lies at 1000 and has 0 bytes");
+    assert_int_equal(submit_sizes(0, far, 2), 0);
+    error_of(ERR_USAGE, "TF 1 lies at 64");
+    world_disconnect(n1);
+    world_disconnect(n2);
+    uint64_t id = submit_sizes(96, sizes, 4);
+    assert_true(id > 0);
+    world_restart();
+    client = world_peer("client");
+    struct idset forget = { 0 };
+    world_connect(n1, NULL, 0, &forget);
+    world_connect(n2, NULL, 0, &forget);
+    for (unsigned got = 0; got < 4; got++) {
+        world_pass(0.1);
+        a = assigned_somewhere(&n);
+        assert_non_null(a);
+        assert_int_equal(a->offset, offset[a->tf->id]);
+        assert_int_equal(a->size, sizes[a->tf->id]);
+        answer_built(n, a);
+        answer_done(n, a, false);
+        FREE(a);
+    }
+    world_turn();
+    assert_int_equal(waited(id), 0);
+}
+
 static void a_restart_resumes_a_job(void **state)
 {
     struct wish w = { .path = { "/data/x.tf", "/data/y.tf" }, .tfs = { 6, 6 }, .n = 2 };
@@ -884,6 +943,7 @@ int main(void)
         WITH_WORLD(priority_then_fair_by_user_then_the_oldest),
         WITH_WORLD(a_higher_priority_goes_first),
         WITH_WORLD(others_jobs_are_for_experts),
+        WITH_WORLD(tfs_that_follow_each_other_are_named_by_their_sizes),
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
         WITH_WORLD(crashes_are_kept_and_purged),
