@@ -107,6 +107,8 @@ static void print_machine(const Sluice__Node *n)
     add_text(&s, ", sluice-worker ", n->software);
     if (n->has_clock_offset)
         add_seconds(&s, ", its clock off by ", n->clock_offset);
+    if (n->has_clock_error && n->clock_error >= 0.1)
+        add_seconds(&s, " +- ", n->clock_error);
     if (n->has_memory)
         add_size(&s, ", memory ", n->memory);
     line("contact", &s);

@@ -119,6 +119,7 @@ static const struct column columns[] = {
     { "shm_wanted", NULL, AS_SIZE }, { "shm_active", NULL, AS_SIZE }, { "nice", "nice_actual" }, { "memory", NULL, AS_SIZE },
     { "buffer_size", NULL, AS_SIZE }, { "buffer_charged", NULL, AS_SIZE }, { "buffer_used", NULL, AS_SIZE },
     { "seconds_per_tf", NULL, AS_SECONDS }, { "last_contact_s", NULL, AS_SECONDS }, { "clock_offset", NULL, AS_SECONDS },
+    { "clock_error", NULL, AS_SECONDS },
     { "nice_wanted" }, { "nice_actual" }, { "nice_text" }, { "marks", "marks.reason" }, { 0 },
 };
 const struct listing nodes_listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason",

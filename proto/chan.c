@@ -403,14 +403,22 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int events)
 
 /* ---- time ---- */
 
-static void beat(struct chan *c)
+void chan_look_at_clock(struct chan *c)
 {
     Sluice__Ping ping = SLUICE__PING__INIT;
 
-    if (c->limits.beat_s < 0 || c->ping_queued || c->draining)
+    if (c->ping_queued || c->draining)
         return;
-    if (clock_mono_ns() - c->sent >= ns(c->limits.beat_s) - CLOCK_SECOND / 1000 && chan_send(c, 0, &ping.base) == 0)
-        c->ping_queued = true;
+    ping.has_number = 1;
+    ping.number = ++c->ping_number;
+    c->ping_clock = clock_wall_ns() + c->limits.clock_shift_ns;
+    c->ping_queued = chan_send(c, 0, &ping.base) == 0;
+}
+
+static void beat(struct chan *c)
+{
+    if (c->limits.beat_s >= 0 && clock_mono_ns() - c->sent >= ns(c->limits.beat_s) - CLOCK_SECOND / 1000)
+        chan_look_at_clock(c);
 }
 
 /* The next moment at which something may be due; never more than a beat away, so that a stall of ours is seen. */
@@ -548,6 +556,16 @@ void chan_known(struct chan *c) { c->known = true; }
 void chan_allow(struct chan *c, unsigned from) { c->from = from; }
 
 size_t chan_queued(const struct chan *c) { return c->queued; }
+void chan_take_clock(struct chan *c, int64_t sent, int64_t clock)
+{
+    offset_take(&c->clock, sent, clock_wall_ns() + c->limits.clock_shift_ns, clock, clock_mono_ns());
+}
+
+const struct offset *chan_clock(const struct chan *c)
+{
+    return &c->clock;
+}
+
 double chan_silence_s(const struct chan *c) { return (double)(clock_mono_ns() - c->heard) / (double)CLOCK_SECOND; }
 int chan_fd(const struct chan *c) { return c->fd; }
 const char *chan_peer(const struct chan *c) { return c->peer; }

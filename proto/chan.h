@@ -10,6 +10,7 @@
 
 #include <ev.h>
 #include "frame.h"
+#include "offset.h"
 
 struct chan;
 
@@ -26,6 +27,7 @@ struct chan_limits {
                                * One message of any size that its type allows may always be sent while nothing else waits. */
     uint32_t max_length;      /* a frame's length while the peer is not known yet, default 64 KiB (see chan_known) */
     bool     no_fds;          /* this side wants no descriptors: those that come are closed by the kernel, and reading is cheaper */
+    int64_t  clock_shift_ns;  /* tests: added to the wall clock that the peer is told */
     double   beat_s, dead_s;  /* default 1 and 4; beat_s < 0: no heartbeat of ours (theirs are answered); dead_s < 0: silence is no death */
 };
 
@@ -55,6 +57,10 @@ int   chan_receive_raw(struct chan *c, void *data, size_t size, void (*done)(voi
 
 size_t chan_queued(const struct chan *c);                 /* bytes waiting to be sent */
 double chan_silence_s(const struct chan *c);              /* since the last byte from the peer */
+void   chan_look_at_clock(struct chan *c);                /* asks for its clock now, not only with the next heartbeat */
+/* The peer said what its clock was, after our wall clock was `sent` and before now. */
+void   chan_take_clock(struct chan *c, int64_t sent, int64_t clock);
+const struct offset *chan_clock(const struct chan *c);    /* the peer's clock against ours, as far as it answered */
 int    chan_fd(const struct chan *c);
 const char *chan_peer(const struct chan *c);              /* "unix pid 12 uid 0" or "[::1]:7000": for the log */
 

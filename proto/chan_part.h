@@ -52,6 +52,9 @@ struct chan {
     size_t   queued;
     bool     was_full;                 /* more than half: drained is owed */
     bool     ping_queued;
+    uint64_t ping_number;              /* of the last one */
+    int64_t  ping_clock;               /* our wall clock then; 0: it is answered */
+    struct offset clock;
 
     int64_t  heard, sent, tick_due, drain_due;     /* monotonic ns */
     unsigned from;

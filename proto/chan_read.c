@@ -51,7 +51,20 @@ static void answer_ping(struct chan *c, uint32_t id, const ProtobufCMessage *m)
 
     pong.has_number = ping->has_number;
     pong.number = ping->number;
+    pong.has_clock = 1;
+    pong.clock = clock_wall_ns() + c->limits.clock_shift_ns;
     chan_send(c, id, &pong.base);
+}
+
+/* Only the answer to the last question counts: when an earlier one was put is not known any more. */
+static void take_pong(struct chan *c, const ProtobufCMessage *m)
+{
+    const Sluice__Pong *pong = (const Sluice__Pong *)m;
+
+    if (!pong->has_clock || c->ping_clock == 0 || pong->number != c->ping_number)
+        return;
+    chan_take_clock(c, c->ping_clock, pong->clock);
+    c->ping_clock = 0;
 }
 
 static void handle_frame(struct chan *c, const uint8_t *body)
@@ -72,7 +85,9 @@ static void handle_frame(struct chan *c, const uint8_t *body)
     }
     if (t->type == SLUICE__TYPE__PING) {
         answer_ping(c, c->head.id, m);
-    } else if (t->type != SLUICE__TYPE__PONG) {
+    } else if (t->type == SLUICE__TYPE__PONG) {
+        take_pong(c, m);
+    } else {
         c->in_message = true;
         c->events->message(c->arg, c, t->type, c->head.id, m, fds, n_fds);
         c->in_message = false;

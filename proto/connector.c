@@ -45,6 +45,7 @@ struct connector {
     Sluice__Welcome *welcome;
     unsigned tries;
     int64_t  ready_since;
+    int64_t  hello;                    /* our clock as HELLO said it */
 };
 
 static void try_address(struct connector *c);
@@ -129,7 +130,7 @@ static void send_hello(struct connector *c)
     m.software = (char *)PROTO_SOFTWARE;
     m.role = c->conf.role;
     m.name = c->name;
-    m.clock = clock_wall_ns() + c->conf.clock_shift_ns;
+    m.clock = c->hello = clock_wall_ns() + c->conf.limits.clock_shift_ns;
     chan_send(c->chan, 0, &m.base);
     c->state = AT_WELCOME;
 }
@@ -196,6 +197,8 @@ static void handle_welcome(struct connector *c, const Sluice__Welcome *m)
         lose(c, &e);
         return;
     }
+    if (m->has_clock)
+        chan_take_clock(c->chan, c->hello, m->clock);
     c->welcome = copy_welcome(m);
     if (m->n_methods == 0)
         c->state = AT_READY;

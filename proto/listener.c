@@ -177,10 +177,6 @@ static void guest_known(struct guest *g)
     struct peer_id id = g->id;
     Sluice__Hello *hello = g->hello;
 
-    if (id.clock_offset > 2 || id.clock_offset < -2)
-        log_warning("%s %s: its clock is %.1f s %s ours; nothing depends on it", id.address,
-                    hello->name ? hello->name : "", id.clock_offset < 0 ? -id.clock_offset : id.clock_offset,
-                    id.clock_offset < 0 ? "behind" : "ahead of");
     l->stats.accepted++;
     g->hello = NULL;
     guest_free(g);

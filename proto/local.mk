@@ -9,6 +9,7 @@ proto_libproto_a_SOURCES = \
 	%D%/handshake.c %D%/handshake.h \
 	%D%/listener.c \
 	%D%/names.c %D%/names.h \
+	%D%/offset.c %D%/offset.h \
 	%D%/peer.c %D%/peer.h \
 	%D%/runkey.c %D%/runkey.h \
 	%D%/shm_layout.h \

@@ -60,7 +60,6 @@ struct connector_conf {
     Sluice__Role role;  const char *name;
     bool   once;                                          /* a command: no second try */
     double connect_s;                                     /* deadline of a try, default 5 */
-    int64_t clock_shift_ns;                               /* tests: added to the wall clock that HELLO says */
     struct chan_limits limits;
     struct connector_events events;  void *arg;
 };

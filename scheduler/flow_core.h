@@ -46,6 +46,7 @@ struct flow {
     ev_prepare turn;
     ev_timer tick, again;
     bool   kicked;
+    bool   redo;                         /* of some node's */
     struct user *users;                  /* who has jobs, by uid */
     unsigned owners;                     /* runs, jobs, and flow_create's caller: the last to go frees it */
     double now, stalled, last_tick;

@@ -187,13 +187,19 @@ static void look_at_class(struct node *n, const struct conf_class *class)
     health_fact(n, NULL, "memory", "hw", small ? LEVEL_BAD : LEVEL_GOOD, reason);
 }
 
+/* What is within the bounds of what was measured may be so, and is said of nobody. */
 static void look_at_clock(struct node *n)
 {
+    const struct offset *o = &n->clock;
     char reason[120];
-    bool off = n->clock_offset > clock_limit_s || n->clock_offset < -clock_limit_s;
 
-    snprintf(reason, sizeof(reason), "its clock is off by %.1f s", n->clock_offset);
-    health_fact(n, NULL, "clock", "sw", off ? LEVEL_NOTE : LEVEL_GOOD, reason);
+    if (!o->known)
+        return;
+    snprintf(reason, sizeof(reason), "its clock is off by %.1f s", offset_value(o));
+    if (o->low > clock_limit_s || o->high < -clock_limit_s)
+        health_fact(n, NULL, "clock", "sw", LEVEL_NOTE, reason);
+    else if (o->low > -clock_limit_s && o->high < clock_limit_s)
+        health_fact(n, NULL, "clock", "sw", LEVEL_GOOD, reason);
 }
 
 void health_registered(struct node *n)
@@ -244,6 +250,7 @@ void health_report(struct node *n)
         return;
     if (r->n_devices > 0)
         look_at_devices(n, r->devices, r->n_devices);
+    look_at_clock(n);
     look_at_room(n, "disk", "disk", r->has_disk_free, r->disk_free, conf->disk_min);
     look_at_room(n, "memory-left", "memory", r->has_memory_free, r->memory_free, conf->memory_min);
     for (size_t i = 0; i < r->n_checks; i++)

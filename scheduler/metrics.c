@@ -130,7 +130,7 @@ static bool failed_of(const struct node *n, double *v) { *v = (double)n->failed;
 static bool refused_of(const struct node *n, double *v) { *v = (double)n->refused; return true; }
 static bool used_of(const struct node *n, double *v) { *v = n->report == NULL ? 0 : (double)n->report->bytes_used; return n->report != NULL; }
 static bool late_of(const struct node *n, double *v) { *v = n->report == NULL ? 0 : n->report->late; return n->report != NULL && n->report->has_late; }
-static bool offset_of(const struct node *n, double *v) { *v = n->clock_offset; return n->registered != NULL; }
+static bool offset_of(const struct node *n, double *v) { *v = offset_value(&n->clock); return n->clock.known; }
 
 static bool size_of(const struct node *n, double *v)
 {

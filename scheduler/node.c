@@ -29,6 +29,7 @@
 enum {
     MOST_HELD_ASIDE = 1024,              /* unknown workers that may register */
     MOST_PARTS = 256,                    /* serials remembered a node */
+    JUDGED_EVERY = 16,                   /* ticks: whatever changes a verdict says so (node_changed); this is for what forgot to */
 };
 static const double tick_s = 0.25;
 static const double stall_s = 0.25;      /* the loop standing still for longer is our own fault */
@@ -40,7 +41,7 @@ struct farm {
     struct node *by_name;
     ev_timer tick;
     double last_tick, stalled_most;
-    unsigned n_aside;
+    unsigned n_aside, ticks;
 };
 
 static double now_s(void)
@@ -257,7 +258,7 @@ static void node_check(struct node *n)
     struct verdict v;
 
     node_judge(n, &v);
-    if (v.usable != n->said.usable || v.devices_usable != n->said.devices_usable || v.n_why != n->said.n_why)
+    if (v.usable != n->said.usable || v.devices_usable != n->said.devices_usable || v.n_why != n->said.n_why || v.contact != n->said.contact)
         node_changed(n);
 }
 
@@ -437,7 +438,7 @@ static void take_over(struct node *n, struct session *s, const Sluice__Register 
     n->contact = SLUICE__CONTACT__UP;
     n->last_contact = now_s();
     n->left[0] = '\0';
-    n->clock_offset = s->peer.clock_offset;
+    n->clock = *chan_clock(s->chan);
     snprintf(s->name, sizeof(s->name), "%s", n->name);
     snprintf(n->software, sizeof(n->software), "%s", s->software);
     snprintf(n->host, sizeof(n->host), "%s", r->host == NULL ? "" : r->host);
@@ -525,6 +526,7 @@ void node_report(struct session *s, uint32_t id, const void *m)
     }
     REPLACE(n->report, r);
     n->last_contact = now_s();
+    n->clock = *chan_clock(s->chan);
     for (size_t i = 0; i < r->n_devices; i++)
         node_see_part(n, r->devices[i]->serial);
     if (n->added)
@@ -575,7 +577,7 @@ static void contact_lost(struct node *n, double silent)
     node_changed(n);
 }
 
-static void judge_contact(struct node *n, double now)
+static void judge_contact(struct node *n, double now, bool full)
 {
     const double limit = n->d->conf->limits.contact_timeout;
     double silent;
@@ -590,7 +592,8 @@ static void judge_contact(struct node *n, double now)
         return;
     }
     n->contact = n->session == NULL || silent > limit / 2 ? SLUICE__CONTACT__LATE : SLUICE__CONTACT__UP;
-    node_check(n);
+    if (n->contact != n->said.contact || full)
+        node_check(n);
 }
 
 /* Our own stall is nobody's silence. */
@@ -611,14 +614,16 @@ static void farm_tick(struct ev_loop *loop, ev_timer *w, int events)
 {
     struct farm *f = w->data;
     double now = now_s(), stood = now - f->last_tick - tick_s;
+    unsigned i = 0;
 
     (void)loop;
     (void)events;
     f->last_tick = now;
     if (stood > stall_s)
         shift_by(f, stood);
+    f->ticks++;
     for (struct node *n = f->by_name; n != NULL; n = n->hh.next)
-        judge_contact(n, now);
+        judge_contact(n, now, ++i % JUDGED_EVERY == f->ticks % JUDGED_EVERY);
     marks_tick(f->d->marks);
     moves_tick(f->d->moves);
     shms_tick(f->d->shms);
@@ -860,12 +865,14 @@ static void fill_worker(const struct node *n, Sluice__Node *out)
         out->emulated |= out->devices[i]->emulated;
     if (n->registered == NULL)
         return;
-    out->has_buffer_size = out->has_memory = out->has_clock_offset = true;
+    out->has_buffer_size = out->has_memory = true;
     out->buffer_size = shm_active(n);
     out->has_shm_active = true;
     out->shm_active = out->buffer_size;
     out->memory = n->registered->memory;
-    out->clock_offset = n->clock_offset;
+    out->has_clock_offset = out->has_clock_error = n->clock.known;
+    out->clock_offset = offset_value(&n->clock);
+    out->clock_error = offset_error(&n->clock);
     out->host = (char *)n->host;
     out->software = n->software[0] == '\0' ? NULL : (char *)n->software;
 }

@@ -66,7 +66,7 @@ struct node {
     struct verdict said;               /* as flow.c was told last */
     struct node_health *health;        /* health_part.h; NULL: nothing is known yet */
     char  software[32], host[128];
-    double clock_offset;
+    struct offset clock;               /* the worker's against ours */
 
     struct disp_node load;             /* dispatch's view: charges, buffer, speed, building; kept by flow.c */
     bool cooling;                      /* passed over for seconds after failures; kept by flow.c */

@@ -42,7 +42,7 @@ struct run_tf {
     struct part part[];                  /* one a source */
 };
 
-struct share { UT_hash_handle hh; char node[64], class[64]; uint64_t done, in_flight, samples, high; double fill; };
+struct share { UT_hash_handle hh; char node[64], class[64]; uint64_t done, in_flight, samples, high; double fill; unsigned place; };    /* place: its name's in samples.c, from 1 on */
 
 /* A settled TF as it is listed. Words come from a table of the run; text is its own, NULL for most. */
 struct settled { uint64_t id, bytes; double seconds; char *text; char digest[17]; uint16_t node, device, reason, stages; uint8_t outcome; uint8_t incomplete; uint32_t attempt; };

@@ -381,6 +381,8 @@ static void held_ready(struct held *h, bool is_worker)
     h->ready = true;
     if (peer_ready(s->chan, &s->peer, word) < 0)
         session_close(s, "it does not read what is sent");
+    else if (s->role == SLUICE__ROLE__WORKER)
+        chan_look_at_clock(s->chan);     /* its answer is here before it registers */
 }
 
 static void held_judge(struct held *h)

@@ -179,11 +179,13 @@ void record_stored(struct record *r)
 
 void settle_redo(struct flow *f)
 {
-    for (struct fnode *n = f->nodes; n; n = n->hh.next) {
-        if (!n->redo || n->node->session == NULL)
-            continue;
-        n->redo = false;
-        if (n->records == 0)
+    bool any = f->redo;
+
+    f->redo = false;
+    for (struct fnode *n = any ? f->nodes : NULL; n; n = n->hh.next) {
+        bool wanted = n->redo && n->node->session != NULL && n->records > 0;
+        n->redo = false;             /* who is gone again registers again */
+        if (!wanted)
             continue;
         struct record *r, *next;
         HASH_ITER(hh, f->records, r, next) {
@@ -673,7 +675,7 @@ void flow_worker_registered(struct node *node, const Sluice__Register *reg, Slui
     missing_fail(n);
     pulled_elsewhere(f, node->name);
     node->n_tfs = n->account.n;
-    n->redo = true;
+    n->redo = f->redo = true;
     n->cooldown = 0;
     flow_cool(n, 0);
     if (before > 0 && n->account.n == 0)

@@ -314,15 +314,16 @@ static void send_register(struct link *l, Sluice__Held **list, size_t n)
 static void ready(void *arg, struct chan *c, const Sluice__Welcome *welcome, const Sluice__Ready *r)
 {
     struct link *l = arg;
+    const struct offset *clock = chan_clock(c);
     struct held *h, *next;
     size_t n = 0, count = HASH_COUNT(l->worker->held.table);
     Sluice__Held **list = mem_array(count + 1, sizeof *list);
     struct tf_id *id = mem_array(count + 1, sizeof *id);
 
-    (void)welcome;
+    (void)welcome, (void)r;
     l->chan = c;
-    if (r->has_clock_offset && (r->clock_offset > 2 || r->clock_offset < -2))
-        log_warning("sluiced: its clock and ours differ by %.1f s; times in the two logs do too", r->clock_offset);
+    if (clock->known && (clock->low > 2 || clock->high < -2))
+        log_warning("sluiced: its clock is %.1f s %s ours; times in the two logs differ as much", clock->low > 2 ? offset_value(clock) : -offset_value(clock), clock->low > 2 ? "ahead of" : "behind");
     HASH_ITER(hh, l->worker->held.table, h, next) {
         if (!h->silent) {
             list[n] = held_message(h, &id[n]);

@@ -865,7 +865,7 @@ static void worker_start(struct worker *w, unsigned i)
     struct err e;
     struct connector_conf conf = {
         .loop = loop, .names = names, .address = opt.server, .method = opt.method, .role = SLUICE__ROLE__WORKER, .name = w->name,
-        .connect_s = opt.connect_s, .clock_shift_ns = (int64_t)(opt.clock_shift_s * 1e9),
+        .connect_s = opt.connect_s, .limits.clock_shift_ns = (int64_t)(opt.clock_shift_s * 1e9),
         .events = { .ready = on_ready, .message = on_message, .lost = on_lost }, .arg = w,
     };
 

@@ -75,7 +75,7 @@ faketime_clean() {
     wait_until 20 node_is "n00$i" .usable true
     sluice node show "n00$i" --json | jq -e "((.nodes[0].clock_offset - (${shift#+})) | fabs) < 2"
   done
-  grep -q 'its clock is 3600.[0-9] s behind ours' "$FARM/sluiced.log"
+  grep -q 'its clock is off by -3600.[0-9] s' "$FARM/sluiced.log"
   [[ $(alarm ClockOffset) == *n001* && $(alarm ClockOffset) == *n005* ]]
   RUN=$(sluice run start --workflow decode --output "$FARM/out")
   sluice replay "$(sample 2)" --run "$RUN" --loop 50 --rate max

@@ -152,7 +152,7 @@ settled() {
     start "clock$i" -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 1 --first $i --clock-shift="$shift" --seconds-per-tf 0.01 --quiet
     sluice node show "n00$i" --json | jq -e ".nodes[0] | .usable and ((.clock_offset - ($shift)) | fabs) < 1"
   done
-  grep -q 'its clock is 3600.0 s behind ours' "$FARM/sluiced.log"
+  grep -q 'its clock is off by -3600.0 s' "$FARM/sluiced.log"
   run_start --sources 1
   feed --count 1 --rate 100 --tfs 300 --size 1M
   settled

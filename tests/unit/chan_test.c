@@ -494,6 +494,30 @@ static void answers_keep_a_peer_alive(void **unused)
     chan_destroy(b.c);
 }
 
+/* The answer to a heartbeat says the clock of the other side, between two bounds; what waits in between draws them apart and moves nothing. */
+static void the_clock_of_a_peer_is_known_between_bounds(void **unused)
+{
+    static const double shift_s[] = { -3600, -5, 0, 5, 315360000 };
+
+    (void)unused;
+    for (size_t i = 0; i < ARRAY_LEN(shift_s); i++) {
+        struct end a, b;
+        struct chan_limits l = { .clock_shift_ns = (int64_t)(shift_s[i] * 1e9) };
+        const struct offset *o;
+
+        open_two(&a, &b, NULL, &l);
+        o = chan_clock(a.c);
+        assert_false(o->known);
+        chan_look_at_clock(a.c);
+        chan_look_at_clock(a.c);            /* one question at a time */
+        run_for(loop, 0.2);
+        assert_true(o->known && o->low <= shift_s[i] + 1e-6 && o->high >= shift_s[i] - 1e-6);
+        assert_true(offset_error(o) < 0.2);
+        chan_destroy(a.c);
+        chan_destroy(b.c);
+    }
+}
+
 /* A real process that is stopped: half-open, the kernel still takes our bytes. */
 static void a_stopped_process_is_found(void **unused)
 {
@@ -983,6 +1007,7 @@ int main(void)
         cmocka_unit_test(an_idle_side_sends_pings),
         cmocka_unit_test(heartbeats_go_ahead_of_the_queue),
         cmocka_unit_test(a_ping_is_answered_with_its_number),
+        cmocka_unit_test(the_clock_of_a_peer_is_known_between_bounds),
         cmocka_unit_test(a_silent_peer_is_dead),
         cmocka_unit_test(answers_keep_a_peer_alive),
         cmocka_unit_test(a_stopped_process_is_found),

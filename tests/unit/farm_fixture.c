@@ -264,7 +264,7 @@ static struct peer *peer_make(struct fixture *f, Sluice__Role role, const char *
 
     snprintf(address, sizeof(address), "unix:%s/sock", f->dir);
     conf.address = address;
-    conf.clock_shift_ns = shift_ns;
+    conf.limits.clock_shift_ns = shift_ns;
     p->f = f;
     p->c = connector_create(&conf, &e);
     if (p->c == NULL)

@@ -419,7 +419,7 @@ static void B50_the_clocks_difference_is_measured_and_harmless(void **unused)
         struct client k;
 
         serve(&s, address, NULL, (struct listener_conf){ 0 });
-        call(&k, address, NULL, (struct connector_conf){ .clock_shift_ns = (int64_t)(shift_s[i] * 1e9) });
+        call(&k, address, NULL, (struct connector_conf){ .limits = { .clock_shift_ns = (int64_t)(shift_s[i] * 1e9) } });
         assert_true(run_until(loop, &k.ready, 5));
         assert_true(fabs(s.id.clock_offset - shift_s[i]) < 1);
         assert_true(fabs(k.offset - shift_s[i]) < 1);

@@ -4,6 +4,7 @@ proto_tests = \
 	tests/unit/chan_test \
 	tests/unit/runkey_test \
 	tests/unit/names_test \
+	tests/unit/offset_test \
 	tests/unit/peer_test
 check_PROGRAMS += $(proto_tests)
 TESTS += $(proto_tests)
@@ -27,6 +28,10 @@ tests_unit_runkey_test_LDADD = $(PROTO_TEST_LIBS)
 tests_unit_names_test_SOURCES = %D%/names_test.c
 tests_unit_names_test_CPPFLAGS = $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_names_test_LDADD = $(PROTO_TEST_LIBS)
+
+tests_unit_offset_test_SOURCES = %D%/offset_test.c
+tests_unit_offset_test_CPPFLAGS = $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_offset_test_LDADD = $(PROTO_TEST_LIBS)
 
 tests_unit_peer_test_SOURCES = %D%/peer_test.c
 tests_unit_peer_test_CPPFLAGS = $(PROTO_CPPFLAGS) $(CMOCKA_CFLAGS)
