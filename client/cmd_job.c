@@ -20,7 +20,8 @@ enum { PAGE = 2000, AWAY_S = 30 };
 static const struct column columns[] = {
     { "id" }, { "name" }, { "owner" }, { "state" }, { "priority" }, { "tasks" }, { "waiting" }, { "running" }, { "done" }, { "failed" }, { "skipped" },
     { "cancelled" }, { "submitted", NULL, AS_TIME }, { "ended", NULL, AS_TIME }, { "workflow" }, { "backends" }, { "output" }, { "why" }, { "retried" },
-    { "failures", NULL, AS_COUNTERS }, { "skipped_files" }, { "attempts" }, { "ran", .make = show_stages }, { 0 },
+    { "failures", NULL, AS_COUNTERS }, { "skipped_files" }, { "attempts" }, { "ran", .make = show_stages },
+    { "nice" }, { "nice_from" }, { "nice_text" }, { 0 },
 };
 static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,skipped,submitted,why",
                                         &sluice__job__descriptor };

@@ -174,6 +174,16 @@ static void add_pinned(struct str *s, const Sluice__Pinned *p)
     add_text(s, ": ", p->text);
 }
 
+static void add_nice(struct str *s, const Sluice__Device *d)
+{
+    if (!d->has_nice_actual)
+        return;
+    str_addf(s, ", nice %d", d->nice_actual);
+    if (d->nice_wanted != d->nice_actual)
+        str_addf(s, " (wanted %d)", d->nice_wanted);
+    add_text(s, " for ", d->nice_for);
+}
+
 static void print_device(const Sluice__Device *d)
 {
     struct str s = { 0 };
@@ -187,6 +197,7 @@ static void print_device(const Sluice__Device *d)
     if (d->has_nominal && d->nominal > 0)
         add_seconds(&s, " (nominal ", d->nominal), str_add(&s, ")");
     str_addf(&s, ", %" PRIu64 " restarts, %" PRIu64 " stalls", d->restarts, d->stalls);
+    add_nice(&s, d);
     add_memory(&s, d);
     add_place(&s, d);
     add_pinned(&s, d->pinned);

@@ -49,7 +49,8 @@ static const struct column columns[] = {
     { "retried" }, { "sources" }, { "connected", "sources_connected" }, { "nodes", "nodes.node" }, { "started", NULL, AS_TIME },
     { "ended", NULL, AS_TIME }, { "bytes", "bytes_done", AS_SIZE }, { "owner" }, { "output" }, { "keep" }, { "backends" },
     { "reasons", "dropped", AS_COUNTERS }, { "failures", NULL, AS_COUNTERS }, { "stalled", "stalled_s", AS_SECONDS },
-    { "ran", .make = show_stages }, { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" }, { 0 },
+    { "ran", .make = show_stages }, { "bytes_done", NULL, AS_SIZE }, { "stalled_s", NULL, AS_SECONDS }, { "text" },
+    { "nice" }, { "nice_from" }, { "nice_text" }, { 0 },
 };
 static const struct listing listing = { "runs", columns, "id,name,state,workflow,policy,announced,done,failed,dropped,lost,in_flight,queued,started",
                                         &sluice__run__descriptor };
@@ -90,7 +91,7 @@ int run_options(const struct args *a, Sluice__StartRun *q, struct err *e)
         return -1;
     if (small_number(a, "sources", 4096, &q->sources, &q->has_sources, e) < 0
         || small_number(a, "min-nodes", 65536, &q->min_nodes, &q->has_min_nodes, e) < 0
-        || small_number(a, "in-flight", 1000000, &q->in_flight, &q->has_in_flight, e) < 0)
+        || small_number(a, "in-flight", 1000000, &q->in_flight, &q->has_in_flight, e) < 0 || args_nice(a, &q->has_nice, &q->nice, e) < 0)
         return -1;
     q->workflow = (char *)args_text(a, "workflow", "decode");
     q->backends = args_joined(a, "backend");

@@ -169,7 +169,7 @@ static int number_options(const struct args *a, Sluice__Submit *q, struct err *e
     char text[CLOCK_TEXT];
 
     if (args_i64(a, "priority", -1000000, 1000000, &priority, e) < 0 || args_u64(a, "attempts", 1, 100, &attempts, e) < 0
-        || args_time(a, "begin", &q->begin, e) < 0)
+        || args_time(a, "begin", &q->begin, e) < 0 || args_nice(a, &q->has_nice, &q->nice, e) < 0)
         return -1;
     if (args_has(a, "time") && clock_parse_limit(args_text(a, "time", ""), &limit_ns, e) < 0)
         return err_prefix(e, "--time");

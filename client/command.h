@@ -82,6 +82,8 @@ int   args_time(const struct args *a, const char *option, int64_t *wall_ns, stru
 int   args_size(const struct args *a, const char *option, uint64_t *bytes, struct err *e);
 /* One of the words; not given: otherwise. NULL: e lists them. */
 const char *args_word(const struct args *a, const char *option, const char *words, const char *otherwise, struct err *e);
+/* --nice (cmd_nice.c). */
+int   args_nice(const struct args *a, int *has, int32_t *level, struct err *e);
 int   args_id(const char *what, const char *text, uint64_t *id, struct err *e);            /* a positional number above 0 */
 /* All values of a repeatable option joined by ',' ("a=b,c=d"); the caller frees; NULL when not given. */
 char *args_joined(const struct args *a, const char *option);

@@ -33,6 +33,7 @@
     { "keep",       0, "WORD",  "until-built or until-done: when sources let go" }, \
     { "incomplete", 0, "WORD",  "build or drop a time-frame that is short of a part" }, \
     { "policy",     0, "WORD",  "buffer or round-robin" }, \
+    { "nice",       0, "N",     "nice level of its processes, default the pool's" }, \
     { "output",     0, "DIR",   "folder of the results" }
 
 const struct command commands[] = {
@@ -100,8 +101,10 @@ const struct command commands[] = {
     { "health", cmd_health, NEEDS_SLUICED | SHOWS, 0, 0, "", "automatic marking: what nodes do to their work, checks, the brake",
       ROWS({ "reset", 0, NULL, "release the brake, so that nodes are marked again" },
            { "pool", 'p', "POOL", "of --reset: only this pool's" }) },
-    { "nice",  cmd_nice,  NEEDS_SLUICED | SHOWS, 1, 1, "N", "nice level of the reconstruction processes, while they run",
-      ROWS({ "pool", 0, "POOL", "online or async" }) },
+    { "nice",  cmd_nice,  NEEDS_SLUICED | SHOWS, 1, 1, "N|pool", "nice level of the reconstruction processes, while they run",
+      ROWS({ "pool", 0, "POOL", "online or async" },
+           { "job", 0, "ID", "while they work for this job; pool: as its pool again" },
+           { "run", 0, "ID", "while they work for this run; pool: as its pool again" }) },
     { "shm",   cmd_shm,   NEEDS_SLUICED | SHOWS | TAKES_LIST, 0, 1, "[LIST]", "the nodes' buffers", NULL },
     { "shm set", cmd_shm_set, NEEDS_SLUICED | SHOWS | TAKES_LIST, 1, 2, "LIST [SIZE]", "gives the nodes' buffers another size",
       ROWS({ "profile", 0, "NAME", "sizes by class, of a profile of the configuration" },
@@ -136,6 +139,7 @@ const struct command commands[] = {
            { "name", 0, "NAME", "name of the job" },
            { "class", 0, "CLASS,...", "only nodes of these classes" },
            { "priority", 0, "N", "before jobs of less" },
+           { "nice", 0, "N", "nice level of its processes, default the pool's" },
            { "time", 0, "DURATION", "limit of a try: 90s, 15m, or Slurm's forms" },
            { "attempts", 0, "N", "tries at a time-frame" },
            { "key", 0, "KEY", "the same key gives the same job" },

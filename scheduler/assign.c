@@ -12,6 +12,7 @@
 #include "flow_core.h"
 #include "log.h"
 #include "mem.h"
+#include "nice.h"
 
 enum { ASSIGN_TURN = 512 };      /* Assigns in one turn of the loop */
 
@@ -33,15 +34,12 @@ static void name_work(const struct work *w, protobuf_c_boolean *has_run, uint64_
     *(w->is_job ? job : run) = w->id;
 }
 
-int assign_open(struct fnode *n, struct work *w)
+static int open_send(const struct fnode *n, struct work *w)
 {
     const struct conf_limits *limits = &w->flow->d->conf->limits;
     Sluice__RunOpen m = SLUICE__RUN_OPEN__INIT;
+    enum nice_source from;
 
-    if (is_opened(n, w))
-        return 0;
-    if (n->node->session == NULL)
-        return -1;
     name_work(w, &m.has_run, &m.run, &m.has_job, &m.job);
     m.name = w->name;
     m.workflow = w->workflow;
@@ -57,11 +55,28 @@ int assign_open(struct fnode *n, struct work *w)
     m.has_uid = m.has_gid = true;
     m.uid = w->uid;
     m.gid = w->gid;
-    if (chan_send(n->node->session->chan, 0, &m.base) < 0)
+    m.nice = nice_of_work(w, &from);
+    m.has_nice = from != NICE_OF_POOL;
+    return chan_send(n->node->session->chan, 0, &m.base);
+}
+
+int assign_open(struct fnode *n, struct work *w)
+{
+    if (is_opened(n, w))
+        return 0;
+    if (n->node->session == NULL || open_send(n, w) < 0)
         return -1;
     n->opened = mem_grow(n->opened, n->n_opened + 1, sizeof(*n->opened));
     n->opened[n->n_opened++] = (struct opened){ w->is_job, w->id };
     return 0;
+}
+
+void assign_tell(struct work *w)
+{
+    for (struct fnode *n = w->flow->nodes; n; n = n->hh.next) {
+        if (n->node->session && is_opened(n, w))
+            open_send(n, w);
+    }
 }
 
 void assign_close(struct work *w)

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "events.h"
 #include "mem.h"
+#include "nice.h"
 #include "ran.h"
 #include "str.h"
 
@@ -58,6 +59,8 @@ static Sluice__Job *job_message(const struct job *j)
     m->attempts = j->attempts;
     m->backends = w->backends;
     m->stages = ran_list(j->ran, &m->n_stages);
+    m->nice_from = (char *)nice_from(w, j->ended != 0, &m->has_nice, &m->nice);
+    m->nice_text = j->ended ? NULL : nice_text(w);
     for (const struct tally *t = w->failures; t; t = t->next) {
         m->failures = mem_grow(m->failures, m->n_failures + 1, sizeof(struct Sluice__Counter *));
         Sluice__Counter *c = m->failures[m->n_failures++] = mem_zalloc(sizeof(*c));
@@ -130,6 +133,7 @@ void job_fill_free(Sluice__Job **jobs, size_t n)
             free(jobs[i]->failures[k]);
         free(jobs[i]->failures);
         ran_list_free(jobs[i]->stages, jobs[i]->n_stages);
+        free(jobs[i]->nice_text);
         free(jobs[i]);
     }
     free(jobs);

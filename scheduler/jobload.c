@@ -53,6 +53,7 @@ static int load_job(void *arg, const struct row_job *row)
     w->gid = row->gid;
     w->priority = row->priority;
     w->time_limit = row->time_limit;
+    w->nice = (struct work_nice){ row->nice, row->nice_min, row->nice_max };
     w->retried = row->retried;
     j->owner = mem_strdup(row->owner);
     j->key = mem_strdup(row->key);

@@ -14,6 +14,7 @@
 #include "events.h"
 #include "log.h"
 #include "mem.h"
+#include "nice.h"
 #include "rows.h"
 #include "run.h"
 #include "str.h"
@@ -73,8 +74,9 @@ static int file_check(const struct conf *conf, const Sluice__InputFile *f, uint6
     return *tasks <= TASKS_MAX ? 0 : err_set(e, ERR_USAGE, "more than %d TFs in one job", TASKS_MAX);
 }
 
-static int submit_check(struct sluiced *d, const Sluice__Submit *m, struct err *e)
+static int submit_check(struct session *s, const Sluice__Submit *m, struct err *e)
 {
+    const struct sluiced *d = s->d;
     uint64_t tasks = 0;
 
     if (m->n_files == 0 || m->n_files > FILES_MAX)
@@ -82,6 +84,8 @@ static int submit_check(struct sluiced *d, const Sluice__Submit *m, struct err *
     if (m->name && m->name[0] && !str_is_name(m->name))
         return err_set(e, ERR_USAGE, "a job's name is 1 to 63 letters, digits and ._-");
     if (workflow_words_check(m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, m->options, e) < 0)
+        return -1;
+    if (m->has_nice && nice_check(s, m->nice, e) < 0)
         return -1;
     if (m->key && strlen(m->key) > 200)
         return err_set(e, ERR_USAGE, "a key has at most 200 bytes");
@@ -174,6 +178,7 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     w->gid = s->peer.gid;
     w->priority = m->priority;
     w->time_limit = m->time_limit;
+    nice_begin(s, w, m->has_nice, m->nice);
     j->owner = s->peer.user[0] ? mem_strdup(s->peer.user) : mem_printf("uid %u", s->peer.uid);
     j->key = m->key && m->key[0] ? mem_strdup(m->key) : NULL;
     j->attempts = m->attempts ? m->attempts : s->d->conf->limits.attempts;
@@ -270,8 +275,8 @@ void job_submit(struct session *s, uint32_t id, const void *m)
     char who[96];
     struct err e;
 
-    if (j == NULL && submit_check(s->d, x, &e) < 0) {
-        session_error(s, id, &e, NULL);
+    if (j == NULL && submit_check(s, x, &e) < 0) {
+        session_error(s, id, &e, e.code == ERR_PERMISSION ? "NotPermitted" : NULL);
         return;
     }
     struct submit_ask *ask = mem_zalloc(sizeof(*ask));

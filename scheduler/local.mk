@@ -55,6 +55,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/jobload.c \
 	%D%/jobsubmit.c \
 	%D%/ledger.c %D%/ledger.h \
+	%D%/nice_work.c \
 	%D%/ran.c %D%/ran.h \
 	%D%/run.c %D%/run.h \
 	%D%/runlist.c \

@@ -1,6 +1,6 @@
-/* nice.c - nice levels of the pools
+/* nice.c - nice levels of the pools, and who may set which
  *
- * From: SET_NICE.  To: change.c, node.c (Settings to every worker of the pool: its reconstruction processes get it while they run).
+ * From: SET_NICE.  To: change.c, node.c (Settings to every worker of the pool: its reconstruction processes get it while they run), nice_work.c.
  * What a worker's machine does not permit comes back in its reports, and is shown with the node.
  */
 #include "config.h"
@@ -16,7 +16,6 @@
 #include "conf.h"
 #include "log.h"
 #include "mem.h"
-#include "node.h"
 #include "rights.h"
 #include "rows.h"
 #include "str.h"
@@ -38,38 +37,44 @@ int nice_restore(struct sluiced *d, struct db *db, struct err *e)
             return -1;
         if (value[0] == '\0')
             continue;
-        if (str_parse_i64(key[p], value, -20, 19, &level, e) < 0)
+        if (str_parse_i64(key[p], value, NICE_FIRST, NICE_LAST, &level, e) < 0)
             return err_prefix(e, "the stored nice level of pool %s", pool_name[p]);
         d->nice[p] = (struct nice){ true, (int)level };
     }
     return 0;
 }
 
-/* ---- SET_NICE ---- */
+void nice_tell(struct sluiced *d, int pool)
+{
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (n->pool == pool)
+            node_send_settings(n);
+    }
+    nice_tell_works(d, pool);
+}
 
-/* Whether this person may set it: 0, or -1 with the range that is theirs. */
-static int check_range(struct session *s, int level, struct err *e)
+/* ---- who may ---- */
+
+int nice_check(struct session *s, int level, struct err *e)
 {
     char author[96];
     int min, max;
 
+    if (level < NICE_FIRST || level > NICE_LAST)
+        return err_set(e, ERR_USAGE, "nice %d: %d to %d is wanted", level, NICE_FIRST, NICE_LAST);
     if (s->right >= RIGHT_EXPERT)
         return 0;
     if (!rights_nice_range(s->d->rights, s->peer.user, s->peer.groups, s->peer.n_groups, &min, &max))
-        return err_set(e, ERR_PERMISSION, "nice levels are set by experts, and by those whom a nice_rule of the configuration names; %s is neither", session_author(s, author));
-    if (level < min || level > max)
-        return err_set(e, ERR_PERMISSION, "nice %d: %s may set %d to %d", level, session_author(s, author), min, max);
-    return 0;
+        err_set(e, ERR_PERMISSION, "nice levels are set by experts, and by those whom a nice_rule of the configuration names; %s is neither", session_author(s, author));
+    else if (level < min || level > max)
+        err_set(e, ERR_PERMISSION, "nice %d: %s may set %d to %d", level, session_author(s, author), min, max);
+    else
+        return 0;
+    log_warning("refused: %s", e->text);
+    return -1;
 }
 
-static int read_request(struct session *s, const Sluice__SetNice *q, int *pool, struct err *e)
-{
-    if (pool_parse(q->pool, pool, e) < 0)
-        return -1;
-    if (!q->has_level || q->level < -20 || q->level > 19)
-        return err_set(e, ERR_USAGE, "nice %d: -20 to 19 is wanted", q->level);
-    return check_range(s, q->level, e);
-}
+/* ---- SET_NICE ---- */
 
 struct wish { int pool, level; };
 
@@ -82,28 +87,24 @@ static void stored(struct change *c, void *arg, int rc, const struct err *why)
     if (rc == 0) {
         d->nice[w->pool] = (struct nice){ true, w->level };
         log_info("pool %s: nice %d, by %s", pool_name[w->pool], w->level, change_author(c));
-        for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
-            if (n->pool == w->pool)
-                node_send_settings(n);
-        }
+        nice_tell(d, w->pool);
     }
     free(w);
 }
 
-void nice_set(struct session *s, uint32_t id, const void *message)
+static int set_pool(struct session *s, uint32_t id, const Sluice__SetNice *q, struct err *e)
 {
-    const Sluice__SetNice *q = message;
     char before[16], after[16];
     struct change *c;
     struct wish *w;
-    struct err e;
     int pool;
 
-    if (read_request(s, q, &pool, &e) < 0) {
-        log_warning("pool: %s", e.text);
-        session_error(s, id, &e, e.code == ERR_PERMISSION ? "NotPermitted" : NULL);
-        return;
-    }
+    if (pool_parse(q->pool, &pool, e) < 0)
+        return -1;
+    if (!q->has_level)
+        return err_set(e, ERR_USAGE, "nice of pool %s: %d to %d is wanted", pool_name[pool], NICE_FIRST, NICE_LAST);
+    if (nice_check(s, q->level, e) < 0)
+        return -1;
     snprintf(before, sizeof(before), "%d", nice_of_pool(s->d, pool));
     snprintf(after, sizeof(after), "%d", q->level);
     w = mem_zalloc(sizeof(*w));
@@ -113,4 +114,19 @@ void nice_set(struct session *s, uint32_t id, const void *message)
     change_event(c, NULL, "nice", before, after, pool_name[pool]);
     change_result(c, pool_name[pool], ERR_NONE, 0, "nice of pool %s from %s to %s", pool_name[pool], before, after);
     change_put(c, CHANGE_NEW, stored, w);
+    return 0;
+}
+
+void nice_set(struct session *s, uint32_t id, const void *message)
+{
+    const Sluice__SetNice *q = message;
+    struct err e;
+    int rc;
+
+    if (!str_is_empty(q->pool) + q->has_job + q->has_run != 1)
+        rc = err_set(&e, ERR_USAGE, "nice: one of a pool, a run and a job is wanted");
+    else
+        rc = str_is_empty(q->pool) ? nice_set_work(s, id, q, &e) : set_pool(s, id, q, &e);
+    if (rc < 0)
+        session_error(s, id, &e, e.code == ERR_PERMISSION ? "NotPermitted" : NULL);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "events.h"
 #include "mem.h"
+#include "nice.h"
 #include "run.h"
 
 enum { TFS_DEFAULT = 1000, TFS_MAX = 20000 };
@@ -127,6 +128,8 @@ static Sluice__Run *run_message(const struct run *r)
     m->stages = ran_list(r->ran, &m->n_stages);
     m->has_stalled_s = r->full_since > 0;
     m->stalled_s = run_stalled(r, flow_now(w->flow));
+    m->nice_from = (char *)nice_from(w, r->ended != 0, &m->has_nice, &m->nice);
+    m->nice_text = r->ended ? NULL : nice_text(w);
     return m;
 }
 
@@ -143,6 +146,7 @@ static void message_free(Sluice__Run *m)
     free(m->failures);
     free(m->nodes);
     free(m->text);
+    free(m->nice_text);
     free(m);
 }
 

@@ -92,6 +92,7 @@ static int load_run(void *arg, const struct row_run *row)
     w->policy = (enum disp_policy)policy;
     w->dispatched = row->dispatched;
     w->limit = r->in_flight_asked = row->in_flight;
+    w->nice = (struct work_nice){ row->nice, row->nice_min, row->nice_max };
     memcpy(w->key, row->key, sizeof(w->key));
     r->until_done = !str_equal(row->keep, "until-built");
     r->drop_incomplete = str_equal(row->incomplete_rule, "drop");

@@ -12,6 +12,7 @@
 #include "events.h"
 #include "log.h"
 #include "mem.h"
+#include "nice.h"
 #include "runkey.h"
 #include "str.h"
 #include "workflow_words.h"
@@ -69,13 +70,16 @@ static int size_check(struct flow *f, uint64_t tf_size, struct err *e)
                    str_size_text(tf_size, need), tf_size, str_size_text(largest, have), largest);
 }
 
-static int start_check(struct sluiced *d, const Sluice__StartRun *m, struct err *e)
+static int start_check(struct session *s, const Sluice__StartRun *m, struct err *e)
 {
+    struct sluiced *d = s->d;
     unsigned usable = flow_usable_nodes(d->flow, POOL_ONLINE);
 
     if (m->name && m->name[0] && !str_is_name(m->name))
         return err_set(e, ERR_USAGE, "a run's name is 1 to 63 letters, digits and ._-");
     if (workflow_words_check(m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, m->options, e) < 0)
+        return -1;
+    if (m->has_nice && nice_check(s, m->nice, e) < 0)
         return -1;
     if (m->sources > RUN_MAX_SOURCES)
         return err_set(e, ERR_USAGE, "%u sources; at most %d are possible", m->sources, RUN_MAX_SOURCES);
@@ -135,6 +139,7 @@ static int start_fill(struct run *r, struct session *s, const Sluice__StartRun *
         return -1;
     w->uid = s->peer.uid;
     w->gid = s->peer.gid;
+    nice_begin(s, w, m->has_nice, m->nice);
     w->limit = r->in_flight_asked = m->in_flight;
     r->min_nodes = m->min_nodes;
     r->tf_size = m->tf_size;
@@ -149,8 +154,8 @@ void run_start(struct session *s, uint32_t id, const void *m)
     struct runs *runs = s->d->runs;
     struct err e;
 
-    if (start_check(s->d, x, &e) < 0) {
-        session_error(s, id, &e, x->min_nodes > flow_usable_nodes(s->d->flow, POOL_ONLINE) ? "PoolMinimum" : NULL);
+    if (start_check(s, x, &e) < 0) {
+        session_error(s, id, &e, e.code == ERR_PERMISSION ? "NotPermitted" : x->min_nodes > flow_usable_nodes(s->d->flow, POOL_ONLINE) ? "PoolMinimum" : NULL);
         return;
     }
     struct run *r = run_create(runs, runs->last_id + 1, x->sources ? x->sources : 1);

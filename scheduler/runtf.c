@@ -54,7 +54,7 @@ static struct run_change *change_create(struct run *r)
         .output = w->output, .owner = r->owner, .text = c->text, .sources = r->n_sources, .min_nodes = r->min_nodes, .in_flight = r->in_flight_asked,
         .announced = r->announced, .dispatched = w->dispatched, .done = r->done, .failed = r->failed, .dropped = tally_sum(r->dropped), .lost = r->lost,
         .incomplete = r->incomplete, .bytes_done = r->bytes_done, .dropped_by = c->dropped_by, .started = r->started, .ended = r->ended,
-        .stages = c->ran };
+        .stages = c->ran, .nice = w->nice.own, .nice_min = w->nice.min, .nice_max = w->nice.max };
     memcpy(c->row.key, w->key, sizeof(c->row.key));
     r->changes++;
     return c;

@@ -27,6 +27,7 @@
 #include "mark.h"
 #include "mem.h"
 #include "move.h"
+#include "nice.h"
 #include "node.h"
 #include "restore.h"
 #include "rights.h"
@@ -306,10 +307,10 @@ static void reload_taken(struct sluiced *d, struct reload *r)
     log_info("configuration: read again from %s", d->conf->path == NULL ? "nowhere: defaults" : d->conf->path);
     history_note(d, NULL, "sluiced", "configuration read", "", "", d->conf->path);
     roster_take_conf(d);
-    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
-        node_send_settings(n);
+    for (int pool = 0; pool < 2; pool++)
+        nice_tell(d, pool);
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next)
         node_changed(n);
-    }
 }
 
 static void reload_done(void *arg)

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "tf.h"
+#include "nice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,7 @@ void work_init(struct work *w, struct flow *f, const struct work_ops *ops, bool 
     w->is_job = is_job;
     w->id = id;
     w->progress = flow_now(f);
+    w->nice = (struct work_nice){ NICE_NONE, NICE_FIRST, NICE_LAST };
     heap_init(&w->queue, queue_less, queue_place);
 }
 

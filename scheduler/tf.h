@@ -73,6 +73,9 @@ struct work_ops {
     unsigned (*attempts)(const struct work *w);                 /* limit */
 };
 
+/* nice.h: the level of its reconstruction processes. own: NICE_NONE for the pool's, held within min and max, which the rules allow its owner. */
+struct work_nice { int own, min, max; };
+
 TAILQ_HEAD(work_list, work);
 struct work {
     const struct work_ops *ops;
@@ -87,6 +90,7 @@ struct work {
     uint8_t  key[32];
     uint32_t uid, gid;
     double   time_limit;             /* s in a reconstruction process; 0: the configured one */
+    struct work_nice nice;
     struct tf *tfs;                  /* by id */
     struct heap queue;               /* QUEUED, by id */
     unsigned n[TF_STATES];           /* TFs in each state */

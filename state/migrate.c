@@ -19,6 +19,9 @@ static const struct db_migration migrations[] = {
     { 1, "" },
     { 2, "ALTER TABLE run ADD COLUMN stages TEXT; ALTER TABLE run_tf ADD COLUMN stages TEXT" },
     { 3, "ALTER TABLE job ADD COLUMN stages TEXT" },
+    { 4, "ALTER TABLE run ADD COLUMN nice INTEGER NOT NULL DEFAULT 100; ALTER TABLE run ADD COLUMN nice_min INTEGER NOT NULL DEFAULT -20;"
+         "ALTER TABLE run ADD COLUMN nice_max INTEGER NOT NULL DEFAULT 19; ALTER TABLE job ADD COLUMN nice INTEGER NOT NULL DEFAULT 100;"
+         "ALTER TABLE job ADD COLUMN nice_min INTEGER NOT NULL DEFAULT -20; ALTER TABLE job ADD COLUMN nice_max INTEGER NOT NULL DEFAULT 19" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

@@ -67,6 +67,7 @@ static const struct column run_columns[] = {
     { "dispatched", U64, AT(dispatched) }, { "done", U64, AT(done) }, { "failed", U64, AT(failed) }, { "dropped", U64, AT(dropped) },
     { "lost", U64, AT(lost) }, { "incomplete", U64, AT(incomplete) }, { "bytes_done", U64, AT(bytes_done) }, { "dropped_by", TEXT, AT(dropped_by) },
     { "started", I64, AT(started) }, { "ended", I64, AT(ended) }, { "stages", TEXT, AT(stages) },
+    { "nice", INT, AT(nice) }, { "nice_min", INT, AT(nice_min) }, { "nice_max", INT, AT(nice_max) },
 };
 #undef ROW
 #define ROW row_run_tf
@@ -85,6 +86,7 @@ static const struct column job_columns[] = {
     { "attempts", U32, AT(attempts) }, { "time_limit", REAL, AT(time_limit) }, { "tasks", U64, AT(tasks) }, { "done", U64, AT(done) },
     { "failed", U64, AT(failed) }, { "skipped", U64, AT(skipped) }, { "cancelled", U64, AT(cancelled) }, { "retried", U64, AT(retried) },
     { "submitted", I64, AT(submitted) }, { "begin", I64, AT(begin) }, { "ended", I64, AT(ended) }, { "stages", TEXT, AT(stages) },
+    { "nice", INT, AT(nice) }, { "nice_min", INT, AT(nice_min) }, { "nice_max", INT, AT(nice_max) },
 };
 #undef ROW
 #define ROW row_job_file

@@ -38,7 +38,7 @@ struct row_run {
     uint64_t id; const char *name, *state, *workflow, *backends, *options, *policy, *keep, *incomplete_rule, *output, *owner, *text;
     uint32_t sources, min_nodes, in_flight; uint8_t key[32];
     uint64_t announced, dispatched, done, failed, dropped, lost, incomplete, bytes_done; const char *dropped_by;     /* "QueueFull 3,Short 1" */
-    int64_t started, ended; const char *stages;
+    int64_t started, ended; const char *stages; int nice, nice_min, nice_max;       /* NICE_NONE of scheduler/tf.h: none of its own */
 };
 int rows_put_run(struct db *db, const struct row_run *r, struct err *e);
 int rows_load_runs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_run *), void *arg, struct err *e);
@@ -61,7 +61,7 @@ int rows_load_unpublished(struct db *db, uint64_t run, int (*each)(void *arg, co
 struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;
     uint32_t uid, gid; int priority; uint32_t attempts; double time_limit; uint64_t tasks, done, failed, skipped, cancelled, retried;
-    int64_t submitted, begin, ended; const char *stages;
+    int64_t submitted, begin, ended; const char *stages; int nice, nice_min, nice_max;
 };
 int rows_put_job(struct db *db, const struct row_job *j, struct err *e);
 int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);

@@ -1,4 +1,4 @@
--- schema.sql - what survives a restart; version 1 (user_version), becomes schema_sql.h in the build
+-- schema.sql - what survives a restart; version 4 (user_version), becomes schema_sql.h in the build
 --
 -- Times are wall ns (0: not yet), numbers from outside are unsigned 64 bit kept in a signed column. STRICT and NOT NULL make
 -- a damaged value visible to the check at open. Rows are found by rowid in every table, so that --recover can step over a bad page.
@@ -94,7 +94,10 @@ CREATE TABLE run (
     dropped_by       TEXT,
     started          INTEGER NOT NULL,
     ended            INTEGER NOT NULL,
-    stages           TEXT                   -- "STAGE=BACKEND TFS FALLBACKS!REASON" a line
+    stages           TEXT,                  -- "STAGE=BACKEND TFS FALLBACKS!REASON" a line
+    nice             INTEGER NOT NULL,      -- its own level, 100: the pool's,
+    nice_min         INTEGER NOT NULL,      -- within what the rules allowed its owner
+    nice_max         INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX run_open ON run (id) WHERE ended = 0;
 
@@ -155,7 +158,10 @@ CREATE TABLE job (
     submitted   INTEGER NOT NULL,
     begin       INTEGER NOT NULL,
     ended       INTEGER NOT NULL,
-    stages      TEXT                        -- as in run
+    stages      TEXT,                       -- as in run
+    nice        INTEGER NOT NULL,           -- as of a run
+    nice_min    INTEGER NOT NULL,
+    nice_max    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX job_open ON job (id) WHERE ended = 0;
 

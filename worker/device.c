@@ -169,17 +169,12 @@ static void stuck(void *arg, const char *what)
 
 /* ---- starting a process ------------------------------------------------------------------------------- */
 
-int device_nice(const struct worker *w)
-{
-    return priority_behind(&w->priority, w->nice_wanted);
-}
-
 /* Socket pair, buffer, process; what fails leaves nothing. */
 static int boot(struct device *d, struct err *e)
 {
     struct worker *w = d->all->worker;
     const char *argv[] = { w->reco, "attach", "--fd", "3", NULL };
-    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = device_nice(w), .place = &d->place, .ended = ended, .stuck = stuck,
+    struct child_conf conf = { .argv = argv, .name = d->serial, .nice = device_nice(d), .place = &d->place, .ended = ended, .stuck = stuck,
                                .arg = d };
     int pair[2], fd = buffer_reader(w->buffer, e);
 
@@ -197,6 +192,7 @@ static int boot(struct device *d, struct err *e)
         close(fd);
         return -1;
     }
+    d->nice_told = conf.nice;
     talk_open(d, pair[0], fd);
     return 0;
 }
@@ -251,6 +247,7 @@ static void give(struct device *d, struct held *h)
     held_phase(h, SLUICE__PHASE__PROCESSING);
     h->device = d;
     d->held = h;
+    device_set_nice(d);                          /* before its first instruction for that TF */
     talk_give(d);
 }
 
@@ -376,8 +373,11 @@ void devices_tick(struct devices *all)
 {
     int64_t now = worker_now(all->worker);
 
-    for (unsigned i = 0; i < all->n; i++)
+    for (unsigned i = 0; i < all->n; i++) {
         judge(&all->device[i], now);
+        if (all->device[i].held == NULL)
+            device_set_nice(&all->device[i]);    /* whom it worked for has no more: the pool's again */
+    }
     if (!all->stopping && all->started && devices_usable(all) == 0)
         fail_queue(all);
     devices_pump(all);
@@ -391,6 +391,7 @@ static struct device *device_init(struct devices *all, const char *serial)
 
     d->all = all;
     d->numa = -1;
+    d->nice_told = d->nice_refused = NICE_UNKNOWN;
     snprintf(d->serial, sizeof d->serial, "%s", serial);
     snprintf(d->class, sizeof d->class, "%s", all->worker->class->name);
     ev_init(&d->again, start);
@@ -510,43 +511,6 @@ void devices_destroy(struct devices *all)
     times_destroy(all->times);
     free(all->device);
     free(all);
-}
-
-/* What the kernel refuses is shown, and harms nobody. */
-static void set_nice(struct device *d)
-{
-    int why = child_set_nice(d->child, device_nice(d->all->worker));
-
-    if (why != 0)
-        log_warning("device %s: nice %d wanted, it has %d: %s", d->serial, device_nice(d->all->worker), child_nice(d->child), strerror(why));
-}
-
-const char *devices_nice_text(struct devices *all)
-{
-    const struct worker *w = all->worker;
-    int wanted = device_nice(w);
-
-    all->nice_text[0] = '\0';
-    for (unsigned i = 0; i < all->n && all->nice_text[0] == '\0'; i++) {
-        int has = all->device[i].child != NULL ? child_nice(all->device[i].child) : w->nice_wanted;
-
-        if (has == w->nice_wanted)
-            continue;
-        if (has == wanted)
-            snprintf(all->nice_text, sizeof all->nice_text, "wanted %d, has %d: processes stay behind the worker's loop, which has %d", w->nice_wanted, has, w->priority.loop);
-        else
-            snprintf(all->nice_text, sizeof all->nice_text, "wanted %d, has %d: the kernel does not permit it (RLIMIT_NICE, CAP_SYS_NICE)", w->nice_wanted, has);
-    }
-    return all->nice_text;
-}
-
-void devices_nice(struct devices *all)
-{
-    for (unsigned i = 0; i < all->n; i++) {
-        if (all->device[i].child != NULL)
-            set_nice(&all->device[i]);
-    }
-    worker_changed(all->worker);
 }
 
 unsigned devices_count(const struct devices *all)

@@ -46,6 +46,8 @@ struct device {
     uint64_t restarts, stalls;
     double   seconds_per_tf;
     bool     measured;
+    int      nice_told, nice_refused;            /* level that its process was given last; that the kernel refused last */
+    char     nice_for[40];                       /* of whom that level is, for reports */
 };
 
 struct devices {
@@ -54,7 +56,7 @@ struct devices {
     TAILQ_HEAD(, held) queue;
     struct times *times;
     bool started, stopping;
-    char nice_text[160];
+    char nice_text[200];
     uint64_t turn;
 };
 
@@ -66,8 +68,16 @@ bool device_is_broken(const struct device *d);
 struct held *device_take_off(struct device *d);
 /* Ends the process; the TF on it fails with this word once it is gone. */
 void device_doom(struct device *d, const char *word, const char *text);
-/* nice of the processes: as the pool says, but behind the loop. */
-int  device_nice(const struct worker *w);
+
+/* ---- device_nice.c ---- */
+
+enum { NICE_UNKNOWN = 100 };
+/* What its process is to have: as the run or job says that it works for, else as the pool says. */
+int  device_nice_wanted(const struct device *d);
+/* That, behind the worker's loop. */
+int  device_nice(const struct device *d);
+/* Its process gets the level of what it works for now, all its threads. */
+void device_set_nice(struct device *d);
 
 /* ---- device_talk.c ---- */
 

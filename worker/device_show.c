@@ -5,6 +5,9 @@
 #include "config.h"
 #include "device_part.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 void device_look_where(struct device *d)
 {
     cpu_set_t cpus;
@@ -61,6 +64,19 @@ static void fill_memory(const struct device *d, Sluice__Device *m)
     m->pids = (uint32_t *)(void *)gpu->device.pid;
 }
 
+static void fill_nice(struct device *d, Sluice__Device *m, int actual)
+{
+    const struct work *work = d->held != NULL ? d->held->work : NULL;
+
+    m->has_nice_wanted = m->has_nice_actual = d->child != NULL;
+    m->nice_wanted = device_nice_wanted(d);
+    m->nice_actual = actual;
+    if (work == NULL || !work->has_nice)
+        return;
+    snprintf(d->nice_for, sizeof d->nice_for, "%s %" PRIu64, work->key.job != 0 ? "job" : "run", work->key.job != 0 ? work->key.job : work->key.run);
+    m->nice_for = d->nice_for;
+}
+
 void devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
 {
     for (unsigned i = 0; i < all->n; i++) {
@@ -87,5 +103,6 @@ void devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
         m->has_pid = d->child != NULL;
         m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
         nice[i] = d->child ? child_nice(d->child) : 0;
+        fill_nice(d, m, nice[i]);
     }
 }

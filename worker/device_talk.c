@@ -139,6 +139,8 @@ static void ready(struct device *d, const Sluice__RecoReady *m)
     d->why[0] = '\0';
     d->domain = m->device != NULL && m->device->has_numa_actual ? m->device->numa_actual : -2;
     device_post(d, DEVICE_READY);
+    d->nice_told = NICE_UNKNOWN;                 /* between fork and exec it may have taken the one it was started with */
+    device_set_nice(d);
     log_info("device %s: ready, pid %d, %s", d->serial, child_pid(d->child), d->software);
     device_look_where(d);
     if (d->misplaced[0] != '\0')
@@ -307,7 +309,7 @@ static void fill_open(struct device *d, Sluice__RecoOpen *m, Sluice__Device *dev
     m->generation = d->generation = buffer_generation(w->buffer);
     m->device = dev;
     m->node = (char *)w->node;
-    m->nice = device_nice(w);
+    m->nice = device_nice(d);
     m->has_pin_must = 1;
     m->pin_must = w->conf->worker.pin_must;
 }

@@ -142,6 +142,7 @@ static void on_run_open(struct link *l, uint32_t id, const void *arg)
     (void)id;
     if (works_open(&l->worker->works, arg, &l->worker->conf->limits, &e) == NULL)
         log_warning("sluiced: %s", e.text);
+    devices_nice(l->worker->devices);            /* its level may be another one now */
 }
 
 static void on_run_close(struct link *l, uint32_t id, const void *arg)

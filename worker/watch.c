@@ -30,7 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TAIL = 8192, LINES_A_SECOND = 50, STUCK_S = 5 };
+enum { TAIL = 8192, LINES_A_SECOND = 50, STUCK_S = 5, SET_TURNS = 8 };
 
 struct child {
     TAILQ_ENTRY(child) entry;
@@ -401,21 +401,37 @@ pid_t child_pid(const struct child *c)
     return c->pid;
 }
 
-int child_set_nice(struct child *c, int nice)
+/* Goes through its threads once. Returns how many had another level; *why: the errno of one that cannot have it. */
+static unsigned set_threads(const struct child *c, int nice, int *why)
 {
     char path[64];
-    int why = 0;
+    unsigned n = 0;
     struct dirent *d;
 
     snprintf(path, sizeof path, "/proc/%d/task", c->pid);
     DIR *dir = opendir(path);
     while (dir != NULL && (d = readdir(dir)) != NULL) {
         long tid = strtol(d->d_name, NULL, 10);
-        if (tid > 0)
-            why = setpriority(PRIO_PROCESS, (id_t)tid, nice) < 0 && errno != ESRCH ? errno : why;
+        errno = 0;
+        if (tid <= 0 || (getpriority(PRIO_PROCESS, (id_t)tid) == nice && errno == 0))
+            continue;
+        if (setpriority(PRIO_PROCESS, (id_t)tid, nice) == 0)
+            n++;
+        else if (errno != ESRCH)
+            *why = errno;
     }
     if (dir != NULL)
         closedir(dir);
+    return n;
+}
+
+/* A thread that is born meanwhile has the level of the one that made it: gone through again until none has another. */
+int child_set_nice(struct child *c, int nice)
+{
+    int why = 0;
+
+    for (unsigned i = 0; i < SET_TURNS && set_threads(c, nice, &why) > 0; i++)
+        ;
     return why;
 }
 

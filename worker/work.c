@@ -87,6 +87,8 @@ struct work *works_open(struct works *s, const Sluice__RunOpen *m, const struct 
     w->has_owner = m->has_uid && m->has_gid;
     w->uid = m->uid;
     w->gid = m->gid;
+    w->has_nice = m->has_nice && m->nice >= -20 && m->nice <= 19;
+    w->nice = m->nice;
     return w;
 }
 

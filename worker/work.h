@@ -20,6 +20,8 @@ struct work {
     double   pull_timeout, process_timeout, deliver_timeout;      /* s */
     bool     has_owner;
     uid_t    uid; gid_t gid;
+    bool     has_nice;                           /* a level of its own */
+    int      nice;
     unsigned users;                              /* TFs and connections that point here */
     bool     closed;
 };

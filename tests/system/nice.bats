@@ -133,3 +133,94 @@ CONF
   user daemon sluice nice --pool online -- -3 >/dev/null
   wait_until 10 node_is n001 .nice_wanted -3
 }
+
+# at_work NODE LEVEL FOR: its one device works for it, and has that level in all threads.
+at_work() {
+  node_is "$1" '.devices[0] | [.nice_for, .nice_wanted, .nice_actual] | map(tostring) | join(" ")' "$3 $2 $2" && threads_have "$1" "$2"
+}
+job_nice() { is '.jobs[0] | [.nice, .nice_from] | map(tostring) | join(" ")' "$2" sluice job show "$1"; }
+
+@test "jobs and runs: a level of their own goes before a rule, a rule before the pool; it changes while they run, and is kept over kill -9" {
+  sed -i 's/nominal_ms = 20/nominal_ms = 1500/' "$FARM/conf"
+  cat >>"$FARM/conf" <<'CONF'
+role shift { users = { "games", "news", "sys" } }
+nice_rule "late" { users = { "games" } min = 12 max = 16 }
+nice_rule "wide" { groups = { "news" } min = 4 max = 19 }
+CONF
+  daemon
+  for n in n001 n002; do sluice node add $n --class real --pool async >/dev/null; worker $n --; done
+  for n in n001 n002; do wait_until 20 node_is $n .state idle; wait_until 10 threads_have $n 10; done
+  sluice mark n002 'kept for later' >/dev/null
+  for ((i = 0; i < 40; i++)); do cat "$(sample 2)"; done >"$FARM/in.tf"
+  mkdir -m 777 "$FARM/out"
+  submit() { user "$1" sluice submit "$FARM/in.tf" --output "$FARM/out/$1" --quiet "${@:2}"; }
+  # sys is named by no rule: the pool's, and no other
+  run -5 submit sys --nice 11
+  [[ $output == *"sys (uid "*") is neither"* ]]
+  job=$(submit sys)
+  wait_until 20 node_is n001 '.devices[0].state' busy
+  job_nice "$job" '10 pool'
+  run -5 user sys sluice nice --job "$job" 12
+  # an expert may: while it runs, in all threads
+  run -0 sluice nice --job "$job" 7
+  [[ $output == *"nice of job $job from 10, the pool's to 7"* ]]
+  wait_until 10 at_work n001 7 "job $job"
+  job_nice "$job" '7 own'
+  node_is n001 .nice_text "has 7: so job $job wants it"
+  sluice nice --pool async 14 >/dev/null       # the pool's is none of its business
+  wait_until 10 threads_have n002 14
+  threads_have n001 7
+  daemon_kill; daemon
+  wait_until 20 job_nice "$job" '7 own'
+  wait_until 20 at_work n001 7 "job $job"
+  run -5 user news sluice nice --job "$job" 14
+  [[ $output == *"others' jobs are for experts"* ]]
+  run -0 sluice nice --job "$job" pool
+  [[ $output == *"from 7 to 14, the pool's"* ]]
+  wait_until 10 threads_have n001 14
+  job_nice "$job" '14 pool'
+  sluice job cancel "$job" >/dev/null
+  wait_until 20 node_is n001 .tfs 0
+  # games: the pool's level within 12 to 16
+  run -5 submit games --nice 11
+  [[ $output == *"nice 11: games (uid "*") may set 12 to 16"* ]]
+  job=$(submit games)
+  wait_until 20 node_is n001 '.devices[0].state' busy
+  job_nice "$job" '14 pool'
+  sluice nice --pool async 19 >/dev/null
+  wait_until 10 at_work n001 16 "job $job"
+  job_nice "$job" '16 rule'
+  sluice nice --pool async 3 >/dev/null
+  wait_until 10 at_work n001 12 "job $job"
+  user games sluice nice --job "$job" 13 >/dev/null
+  wait_until 10 at_work n001 13 "job $job"
+  run -5 user games sluice nice --job "$job" 17
+  job_nice "$job" '13 own'
+  sluice job cancel "$job" >/dev/null
+  wait_until 20 node_is n001 .tfs 0
+  wait_until 10 threads_have n001 3            # nobody's work is there: the pool's again
+  job=$(submit news --nice 5)
+  wait_until 20 at_work n001 5 "job $job"
+  sluice job cancel "$job" >/dev/null
+  # runs
+  sluice clear n002 'now it is' >/dev/null
+  sluice move n002 --to online --wait >/dev/null
+  RUN=$(sluice run start --nice 2 --output "$FARM/out/run")
+  sluice replay "$FARM/in.tf" --run "$RUN" --rate 4 >"$FARM/replay.txt" 2>&1 &
+  STARTED+=($!)
+  wait_until 20 at_work n002 2 "run $RUN"
+  is '.runs[0] | [.nice, .nice_from] | map(tostring) | join(" ")' '2 own' sluice run show "$RUN"
+  sluice nice --run "$RUN" -- -3 >/dev/null     # as far as the loop's allows: said with the run, too
+  wait_until 10 is '.runs[0].nice_text // ""' 'n002: emu-n002-0: wanted -3, has 0' sluice run show "$RUN"
+  user news sluice nice --run "$RUN" 6 >/dev/null
+  wait_until 10 at_work n002 6 "run $RUN"
+  run -5 user news sluice nice --run "$RUN" -- -1
+  [[ $output == *"may set 4 to 19"* ]]
+  sluice run stop "$RUN" --data-timeout 1s --calib-timeout 1s >/dev/null || true
+  run -4 sluice nice --run "$RUN" 6
+  run -3 sluice nice --run 99 6
+  run -3 sluice nice --job 99 6
+  for bad in "--job $job" "5" "--job $job --run $RUN 5" "--job x 5" "--job $job 20" "--pool online pool"; do run -2 sluice nice $bad; done
+  sluice watch --from 1 --jsonl >"$FARM/events" & STARTED+=($!)
+  wait_until 10 eval '[ "$(jq -r "select(.what == \"nice\") | .reason" "$FARM/events" 2>/dev/null | grep -c "job\|run")" -ge 5 ]'
+}

@@ -19,6 +19,8 @@
 #include "helper.h"
 #include "mem.h"
 #include "move.h"
+#include "nice.h"
+#include "rights.h"
 
 struct world world;
 
@@ -53,6 +55,23 @@ struct node *farm_node(struct farm *f, const char *name)
             return &world.node[i];
     }
     return NULL;
+}
+
+int nice_of_pool(const struct sluiced *d, int pool)
+{
+    return d->conf->pools[pool].nice;
+}
+
+int nice_check(struct session *s, int level, struct err *e)
+{
+    (void)s, (void)level, (void)e;
+    return 0;
+}
+
+bool rights_nice_range(const struct rights *r, const char *user, const gid_t *groups, unsigned n, int *min, int *max)
+{
+    (void)r, (void)user, (void)groups, (void)n, (void)min, (void)max;
+    return false;
 }
 
 void node_judge(const struct node *n, struct verdict *v)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "mem.h"
+#include "nice.h"
 
 #define WEAK __attribute__((weak))
 
@@ -66,6 +67,9 @@ WEAK void run_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Run ***runs
 WEAK void run_fill_free(Sluice__Run **runs, size_t n) { (void)runs; (void)n; }
 WEAK void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n) { (void)d; (void)all; (void)id; *jobs = NULL; *n = 0; }
 WEAK void job_fill_free(Sluice__Job **jobs, size_t n) { (void)jobs; (void)n; }
+
+WEAK void nice_tell_works(struct sluiced *d, int pool) { (void)d; (void)pool; }
+WEAK int nice_set_work(struct session *s, uint32_t id, const Sluice__SetNice *q, struct err *e) { (void)q; (void)e; session_ok(s, id); return 0; }
 
 WEAK const char *run_name(struct sluiced *d, uint64_t id) { (void)d, (void)id; return "physics"; }
 WEAK unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)

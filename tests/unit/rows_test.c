@@ -16,7 +16,7 @@ static const struct row_move MOVE = { .id = 2, .node = "n2", .to = "async", .whe
 static const struct row_job JOB = { .id = 4, .name = "j", .owner = "o", .key = "k", .state = "waiting", .workflow = "decode", .backends = "decode=cpu",
                                     .options = "a.b=c", .output = "/out", .text = "tx", .classes = "mi50,mi100", .uid = 4000000000u, .gid = 41,
                                     .priority = -3, .attempts = 5, .time_limit = 1.5, .tasks = 42, .done = 43, .failed = 44, .skipped = 45, .cancelled = 46,
-                                    .retried = 47, .submitted = 48, .begin = 49, .ended = 0 };
+                                    .retried = 47, .submitted = 48, .begin = 49, .ended = 0, .nice = -19, .nice_min = -18, .nice_max = 17 };
 static const struct row_task TASK = { .job = 4, .number = 6, .state = "done", .node = "n", .device = "d", .code = "c", .text = "t", .digest = "dg", .stem = "s",
                                       .epoch = 61, .attempt = 62, .published = 1, .seconds = 6.25, .time = 63 };
 static const struct row_crash CRASH = { .id = 7, .time = 71, .node = "n", .device = "d", .word = "SIGSEGV", .text = "t", .folder = "f", .workflow = "w",
@@ -29,7 +29,7 @@ static struct row_run run_row(void)
     struct row_run r = { .id = 3, .name = "nm", .state = "running", .workflow = "wf", .backends = "be", .options = "op", .policy = "buffer", .keep = "until-done",
                          .incomplete_rule = "drop", .output = "ou", .owner = "ow", .text = "tx", .sources = 81, .min_nodes = 82, .in_flight = 83,
                          .announced = 84, .dispatched = 85, .done = 86, .failed = 87, .dropped = 88, .lost = 89, .incomplete = 90, .bytes_done = 91,
-                         .dropped_by = "QueueFull 3,Short 1", .started = 92, .ended = 0 };
+                         .dropped_by = "QueueFull 3,Short 1", .started = 92, .ended = 0, .nice = 100, .nice_min = -9, .nice_max = 8 };
     for (int i = 0; i < 32; i++)
         r.key[i] = (uint8_t)(i * 8);
     return r;
@@ -73,7 +73,7 @@ static int see_run(void *arg, const struct row_run *b)
     SAME(id); SAME_TEXT(name); SAME_TEXT(state); SAME_TEXT(workflow); SAME_TEXT(backends); SAME_TEXT(options); SAME_TEXT(policy); SAME_TEXT(keep);
     SAME_TEXT(incomplete_rule); SAME_TEXT(output); SAME_TEXT(owner); SAME_TEXT(text); SAME(sources); SAME(min_nodes); SAME(in_flight);
     SAME(announced); SAME(dispatched); SAME(done); SAME(failed); SAME(dropped); SAME(lost); SAME(incomplete); SAME(bytes_done); SAME_TEXT(dropped_by);
-    SAME(started); SAME(ended);
+    SAME(started); SAME(ended); SAME(nice); SAME(nice_min); SAME(nice_max);
     assert_memory_equal(a->key, b->key, 32);
     return 0;
 }
@@ -93,7 +93,7 @@ static int see_job(void *arg, const struct row_job *b)
     ++*(int *)arg;
     SAME(id); SAME_TEXT(name); SAME_TEXT(owner); SAME_TEXT(key); SAME_TEXT(state); SAME_TEXT(workflow); SAME_TEXT(backends); SAME_TEXT(options);
     SAME_TEXT(output); SAME_TEXT(text); SAME_TEXT(classes); SAME(uid); SAME(gid); SAME(priority); SAME(attempts); SAME(time_limit); SAME(tasks);
-    SAME(done); SAME(failed); SAME(skipped); SAME(cancelled); SAME(retried); SAME(submitted); SAME(begin); SAME(ended);
+    SAME(done); SAME(failed); SAME(skipped); SAME(cancelled); SAME(retried); SAME(submitted); SAME(begin); SAME(ended); SAME(nice); SAME(nice_min); SAME(nice_max);
     return 0;
 }
 
