@@ -183,6 +183,10 @@ settled() {
   ! ended "$PID_sluiced"
 }
 
+# an hour of soak, half of it each
+MUTANT_S=$(scaled 4)
+[ -z "${SLUICE_SOAK:-}" ] || MUTANT_S=1800
+
 @test "B40 damaged frames at the port of sluiced: closed with a counted reason, everything else goes on" {
   daemon
   nodes 'mutant,n[001-002]'
@@ -191,7 +195,7 @@ settled() {
   source_start --count 1 --first-part 1 --hold --rate 1 --tfs 1000
   errors() { sluice metrics | sed -n 's/^sluice_events_total{event="protocol_errors"} //p'; }
   before=$(errors)
-  run timeout 400 "$FAKES/fake-mutant" --server "unix:$SLUICE_SOCKET" --seconds "$(scaled 4)"
+  run timeout 4000 "$FAKES/fake-mutant" --server "unix:$SLUICE_SOCKET" --seconds "$MUTANT_S"
   echo "$output"
   [ "$status" -eq 0 ]
   jq -e '.connections > 20 and .frames > 500 and .closed > 10' <<<"$output"
@@ -204,7 +208,7 @@ settled() {
 
 @test "B40 damaged frames to a worker from what it takes for sluiced" {
   printf 'class mi50 {\n  devices = 1\n  shm = 16M\n  nominal_ms = 10\n}\n' >"$FARM/conf"
-  "$FAKES/fake-mutant" --listen "unix:$FARM/evil.sock" --seconds "$(scaled 5)" >"$FARM/mutant.json" 2>&1 3>&- &
+  "$FAKES/fake-mutant" --listen "unix:$FARM/evil.sock" --seconds "$MUTANT_S" >"$FARM/mutant.json" 2>&1 3>&- &
   mutant=$!
   STARTED+=("$mutant")
   mkdir -p "$FARM/shm" "$FARM/run"
@@ -212,7 +216,7 @@ settled() {
     --log "$FARM/worker.log" >"$FARM/worker.out" 2>&1 3>&- &
   worker=$!
   STARTED+=("$worker")
-  wait_until $(($(scaled 5) + 20)) ended "$mutant"
+  wait_until $((MUTANT_S + 20)) ended "$mutant"
   cat "$FARM/mutant.json"
   jq -e '.connections > 1 and .frames > 20' "$FARM/mutant.json"
   ! ended "$worker"
