@@ -18,8 +18,7 @@
 static const struct column columns[] = { { "path" }, { "text" }, { 0 } };
 static const struct listing listing = { "config", columns, "path,text" };
 
-/* The file that programs would read here; NULL when there is none. */
-static char *config_path(const struct args *a)
+char *config_here(const struct args *a)
 {
     const char *given = args_text(a, "config", getenv("SLUICE_CONF"));
     char *farm, *path;
@@ -72,7 +71,7 @@ int cmd_config_show(struct context *ctx, const struct args *a, struct err *e)
         return 0;
     if (args_has(a, "running"))
         return show_running(ctx, e);
-    path = config_path(a);
+    path = config_here(a);
     c = conf_read(path, e);
     if (c != NULL && (args_has(a, "effective") || path == NULL))
         text = conf_show(c);

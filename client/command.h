@@ -89,6 +89,8 @@ int   args_id(const char *what, const char *text, uint64_t *id, struct err *e); 
 char *args_joined(const struct args *a, const char *option);
 /* An absolute path for what may be relative to here. */
 char *args_path(const char *path);
+/* The configuration that programs would read here (--config, SLUICE_CONF, the farm's, /etc); NULL when there is none. The caller frees. */
+char *config_here(const struct args *a);
 
 /* --- waiting (cmd_job.c) --- */
 
@@ -107,7 +109,7 @@ COMMAND(replay);        COMMAND(submit);
 COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);
 COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);  COMMAND(job_rerun);
 COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
-COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);      COMMAND(nice);
+COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);      COMMAND(shm_clean);      COMMAND(nice);
 COMMAND(local);         COMMAND(help);
 
 #endif

@@ -26,6 +26,7 @@ client_libclient_a_SOURCES = \
 	%D%/cmd_nodes.c %D%/nodes_listing.h \
 	%D%/cmd_replay.c \
 	%D%/cmd_shm.c \
+	%D%/cmd_shm_clean.c \
 	%D%/cmd_run.c %D%/run_options.h \
 	%D%/cmd_status.c \
 	%D%/cmd_submit.c \

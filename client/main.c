@@ -112,6 +112,10 @@ const struct command commands[] = {
            { "no-wait", 0, NULL, "do not wait until they have it" },
            { "timeout", 0, "DURATION", "how long to wait for that, default 10m" },
            { "dry-run", 0, NULL, "change nothing" }) },
+    { "shm clean", cmd_shm_clean, SHOWS | TAKES_LIST, 0, 1, "[LIST]", "removes buffers on this machine that dead workers left; never one in use",
+      ROWS({ "dir", 0, "DIR", "where to look, default shm_dir of the configuration" },
+           { "config", 0, "FILE", "this configuration instead of SLUICE_CONF, the farm's here, or /etc/sluice/sluice.conf" },
+           { "dry-run", 0, NULL, "remove nothing" }) },
 
     { "run start", cmd_run_start, NEEDS_SLUICED | SHOWS, 0, 0, "", "starts a run and prints its id", ROWS(RUN_ROWS, WORKFLOW_ROWS) },
     { "run stop",  cmd_run_stop,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "stops a run; returns when all its time-frames are settled",

@@ -34,6 +34,8 @@
 
 #define CHUNK (UINT64_C(64) << 20)               /* reserved and faulted at a time: some 30 ms, after which a stop is heard */
 
+enum { OPEN_TURNS = 5 };
+
 _Static_assert(sizeof(struct shm_head) <= SHM_HEAD, "the head fits in its page");
 
 enum buffer_state { BUFFER_CLOSED, BUFFER_OPENING, BUFFER_OPEN, BUFFER_RESIZING };
@@ -113,8 +115,16 @@ static int trouble(struct buffer *b, const char *word)
     return -1;
 }
 
+/* Whether the file has its name yet: sluice shm clean may have removed it between our opening it and our lock. */
+static bool has_name(const struct buffer *b, const struct stat *st)
+{
+    struct stat now;
+
+    return lstat(b->path, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+}
+
 /* The file, locked. Another user's file or a link planted under our name is refused. */
-static int open_file(struct buffer *b, struct stat *st, struct err *e)
+static int open_once(struct buffer *b, struct stat *st, struct err *e)
 {
     b->fd = open(b->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (b->fd < 0) {
@@ -130,6 +140,20 @@ static int open_file(struct buffer *b, struct stat *st, struct err *e)
         return trouble(b, "ShmInUse");
     }
     return 0;
+}
+
+static int open_file(struct buffer *b, struct stat *st, struct err *e)
+{
+    for (int i = 0; i < OPEN_TURNS; i++) {
+        if (open_once(b, st, e) < 0)
+            return -1;
+        if (has_name(b, st))
+            return 0;
+        close(b->fd);
+        b->fd = -1;
+    }
+    err_set(e, ERR_STATE, "buffer %s: it is removed each time it is made", b->path);
+    return trouble(b, "ShmFailed");
 }
 
 /* What is in the file from before: nothing, half a start (no head yet), or a buffer of ours whose owner is gone. */

@@ -259,3 +259,59 @@ mapping() { grep -F "file=$2" "/proc/$1/numa_maps" | head -n 1; }
   no_process_ended_by_a_signal() { ! grep -h 'signal 7\|SIGBUS' "$FARM"/*.log; }
   no_process_ended_by_a_signal
 }
+
+cleaned() { jq -r --arg p "$1" '.buffers[] | select(.path | endswith($p)) | [.removed, .text] | map(tostring) | join(" ")' "$FARM/clean.json"; }
+clean() { sluice shm clean --dir "$FARM/shm" --json "$@" >"$FARM/clean.json"; }
+
+@test "shm clean: what dead workers left goes, without sluiced; nothing that anybody uses, nothing that is not ours; the worker starts anew on what is there" {
+  daemon; nodes_real 'n[001-004]'
+  for n in n001 n002 n003 n004; do worker $n --; done
+  for n in n001 n002 n003 n004; do wait_until 20 node_is $n .state idle; wait_until 20 devices_free $n; done
+  for n in n001 n002 n003 n004; do eval "$n=$(buffer $n)"; done
+  inode=$(stat -c %i "$n001")
+  for n in n002 n003 n004; do
+    pid=PID_$n reco=$(reco_pid $n)
+    kill -KILL "${!pid}"; wait_until 10 ended "${!pid}"; wait_until 10 ended "$reco"
+  done
+  sleep 1000 <"$n003" 3>&- & STARTED+=($!); holder=$!        # a process that outlived its worker
+  daemon_kill
+  name=${n001##*/}; name=${name%n001.buffer}
+  echo 'holiday pictures' >"$FARM/shm/sluice-photos.buffer"
+  head -c 8192 /dev/zero >"$FARM/shm/${name}n008.buffer"
+  head -c 8192 /dev/zero >"$FARM/shm/${name}n009.buffer"; touch -d '1 minute ago' "$FARM/shm/${name}n009.buffer"
+  ln -s "$FARM/conf" "$FARM/shm/sluice-x-y.buffer"
+  echo keep >"$FARM/shm/other"
+  mkdir "$FARM/shm/sluice-0-abc"; cp --sparse=always "$n002" "$FARM/shm/sluice-0-abc/${name}n002.buffer"
+  clean --dry-run
+  [ "$(cleaned "$n002")" = 'false would be removed' ]
+  [ -e "$n002" ]
+  clean 'n[003-004]'
+  [ "$(jq '.buffers | length' "$FARM/clean.json")" = 2 ]
+  [ "$(cleaned "$n004")" = 'true removed' ]
+  [ "$(cleaned "$n003")" = "false in use by pid $holder" ]
+  [ ! -e "$n004" ] && [ -e "$n003" ] && [ -e "$n002" ]
+  clean
+  [ "$(cleaned "$n001")" = 'false in use: its worker holds it' ]
+  [ "$(cleaned "$n002")" = 'true removed' ]
+  [ "$(cleaned "abc/${name}n002.buffer")" = 'true removed' ]
+  [ "$(cleaned "$n003")" = "false in use by pid $holder" ]
+  [ "$(cleaned photos.buffer)" = 'false no buffer of a worker: left alone' ]
+  [ "$(cleaned n008.buffer)" = 'false just begun: left alone' ]
+  [ "$(cleaned n009.buffer)" = 'true removed' ]
+  [[ $(cleaned x-y.buffer) == 'false cannot be opened: '* ]]
+  [ "$(jq -r --arg p "$n001" '.buffers[] | select(.path == $p) | [.node, .owner_pid] | map(tostring) | join(" ")' "$FARM/clean.json")" = "n001 $PID_n001" ]
+  [ ! -e "$n002" ] && [ ! -e "$FARM/shm/sluice-0-abc" ] && [ -e "$FARM/shm/other" ] && [ "$(cat "$FARM/shm/sluice-photos.buffer")" = 'holiday pictures' ]
+  [ "$(stat -c %i "$n001")" = "$inode" ]
+  kill "$holder"; wait_until 10 ended "$holder"
+  if [[ $EUID -eq 0 ]]; then                   # another user sees and removes nothing of ours
+    chmod 755 "$FARM/shm"
+    as_nobody sluice shm clean --dir "$FARM/shm" --json >"$FARM/clean.json"
+    [ "$(jq '[.buffers[] | select(.removed)] | length' "$FARM/clean.json")" = 0 ]
+    [ -e "$n003" ]
+  fi
+  run -3 sluice shm clean --dir "$FARM/nowhere"
+  run -2 sluice shm clean 'n[1-'
+  daemon
+  for n in n002 n003 n004; do worker $n --; done
+  for n in n001 n002 n003 n004; do wait_until 20 node_is $n .state idle; has_size $n $((16 * M)); done
+}
