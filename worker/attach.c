@@ -39,7 +39,7 @@ struct attach {
     double   nominal;                            /* s; 0: none */
     const struct shm_head *head;                 /* of the buffer */
     const uint8_t *data;
-    uint64_t size, generation;
+    uint64_t size, mapped, generation;           /* mapped: with the head, whole pages of its file system */
     struct pipeline *pipeline[WORKFLOWS];
 };
 
@@ -48,7 +48,7 @@ struct attach {
 static void unmap_buffer(struct attach *a)
 {
     if (a->head != NULL)
-        munmap((void *)a->head, SHM_HEAD + a->size);
+        munmap((void *)a->head, a->mapped);
     a->head = NULL;
 }
 
@@ -62,11 +62,13 @@ static int map_buffer(struct attach *a, int fd, const Sluice__RecoOpen *m, struc
     if (m->buffer_size > INT64_MAX - SHM_HEAD || (uint64_t)st.st_size < SHM_HEAD + m->buffer_size)
         return err_set(e, ERR_PROTOCOL, "the buffer: %" PRIu64 " bytes of data announced, the file has %jd", m->buffer_size,
                        (intmax_t)st.st_size);
-    void *p = mmap(NULL, SHM_HEAD + m->buffer_size, PROT_READ, MAP_SHARED, fd, 0);
+    uint64_t page = st.st_blksize > 0 ? (uint64_t)st.st_blksize : 1, bytes = (SHM_HEAD + m->buffer_size + page - 1) / page * page;
+    void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
-        return err_errno(e, ERR_FAILED, "the buffer: %" PRIu64 " bytes cannot be mapped", SHM_HEAD + m->buffer_size);
+        return err_errno(e, ERR_FAILED, "the buffer: %" PRIu64 " bytes cannot be mapped", bytes);
     unmap_buffer(a);
     a->head = p;
+    a->mapped = bytes;
     a->data = (const uint8_t *)p + SHM_HEAD;
     a->size = m->buffer_size;
     a->generation = m->generation;

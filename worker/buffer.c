@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "file.h"
+#include "hugetlb.h"
 #include "log.h"
 #include "maps.h"
 #include "mem.h"
@@ -59,6 +60,7 @@ struct buffer {
     int      fd;
     bool     ours, adopted;                      /* ours: locked, so that it may be removed */
     uint8_t *map; uint64_t mapped;
+    uint64_t page;                               /* of a shm_dir of type hugetlbfs; 0: of any other */
     uint64_t next_generation, freed;
     unsigned removed;
     uint64_t placed; char placed_text[64];       /* where the pages are */
@@ -103,10 +105,12 @@ struct buffer *buffer_create(const struct buffer_conf *conf, struct err *e)
 
 /* ---- in the thread ---------------------------------------------------------------------------- */
 
-/* Of the file, with so many bytes of data. */
-static uint64_t file_bytes(uint64_t size)
+/* Of the file, with so many bytes of data: whole pages where those are huge. */
+static uint64_t file_bytes(const struct buffer *b, uint64_t size)
 {
-    return SHM_HEAD + size;
+    uint64_t page = b->page > 0 ? b->page : 1;
+
+    return (SHM_HEAD + size + page - 1) / page * page;
 }
 
 static int trouble(struct buffer *b, const char *word)
@@ -184,20 +188,20 @@ static int adopt(struct buffer *b, const struct stat *st, struct err *e)
     }
     b->ours = true;
     b->next_generation = h.generation + 1;
-    b->adopted = h.size == b->wanted && (uint64_t)st->st_size == file_bytes(b->wanted) && h.faulted == h.size;
+    b->adopted = h.size == b->wanted && (uint64_t)st->st_size == file_bytes(b, b->wanted) && h.faulted == h.size;
     return 0;
 }
 
 static int check_room(struct buffer *b, const struct stat *st, struct err *e)
 {
     struct room room;
-    uint64_t have = (uint64_t)st->st_blocks * 512;
+    uint64_t have = (uint64_t)st->st_blocks * 512, wanted = b->page > 0 ? file_bytes(b, b->wanted) : b->wanted;
 
     if (room_measure(b->shm_dir, b->room_root, &room, e) < 0)
         return trouble(b, "ShmFailed");
     if (!b->lock)
         room.locked = ROOM_ANY;
-    if (room_check(&room, b->shm_dir, b->wanted, have < b->wanted ? have : b->wanted, e) < 0 ||
+    if (room_check(&room, b->shm_dir, wanted, have < wanted ? have : wanted, e) < 0 ||
         (str_equal(b->huge_pages, "must") && room_check_huge(b->shm_dir, b->room_root, b->wanted, e) < 0)) {
         err_prefix(e, "buffer %s", b->path);
         return trouble(b, "ShmShort");
@@ -224,7 +228,7 @@ static uint8_t *map_and_place(struct buffer *b, uint64_t bytes, struct err *e)
         err_errno(e, ERR_FAILED, "buffer %s: %" PRIu64 " bytes cannot be mapped", b->path, bytes);
         return NULL;
     }
-    if (!str_equal(b->huge_pages, "no") && madvise(map, bytes, MADV_HUGEPAGE) < 0)
+    if (!str_equal(b->huge_pages, "no") && b->page == 0 && madvise(map, bytes, MADV_HUGEPAGE) < 0)
         log_warning("buffer %s: no huge pages: %s", b->path, strerror(errno));
     if (place_memory(map, bytes, b->domains, &why) < 0)
         log_warning("buffer %s: %s", b->path, why.text);
@@ -301,7 +305,7 @@ static void take_map(struct buffer *b, uint8_t *map)
     if (b->map != NULL)
         munmap(b->map, b->mapped);
     b->map = map;
-    b->mapped = file_bytes(b->wanted);
+    b->mapped = file_bytes(b, b->wanted);
     b->faulted = b->wanted;
     b->placed = place_pages(map, b->mapped, b->placed_text, sizeof b->placed_text);
     b->next_pages = maps_pages(map);
@@ -324,7 +328,7 @@ static void give_back(struct buffer *b)
 /* The file gets the wanted size: what there is from `from` on is taken, the rest stays as it is. Once it is cut only the end of the worker stops this. */
 static int fill_file(struct buffer *b, uint64_t from, struct err *e)
 {
-    uint64_t to = file_bytes(b->wanted);
+    uint64_t to = file_bytes(b, b->wanted);
     struct file_owner self;
     uint8_t *map = file_owner_self(&self, e) < 0 ? NULL : map_and_place(b, to, e);
 
@@ -350,9 +354,11 @@ static int lock_pages(struct buffer *b, struct err *e)
 static int open_steps(struct buffer *b, struct err *e)
 {
     struct stat st;
+    uint64_t left;
 
     b->trouble = "ShmFailed";
     b->ours = false;
+    b->page = hugetlb_page(b->shm_dir, &left);
     if (file_mkdirs(b->run_dir, 0755, e) < 0 ||
         segments_take_over(b->run_dir, b->farm, b->node, b->path, &b->freed, &b->removed, e) < 0)
         return -1;
@@ -383,12 +389,12 @@ static int resize_steps(struct buffer *b, struct err *e)
     if (b->wanted > b->size && check_room(b, &st, e) < 0)
         return -1;
     b->next_generation = b->generation + 1;
-    if (fill_file(b, file_bytes(b->size), e) == 0) {
+    if (fill_file(b, file_bytes(b, b->size), e) == 0) {
         if (lock_pages(b, &ignored) < 0)         /* there was room for it; it works all the same */
             log_warning("%s", ignored.text);
         return 0;
     }
-    if (b->wanted > b->size && set_length(b, file_bytes(b->size), &ignored) < 0)
+    if (b->wanted > b->size && set_length(b, file_bytes(b, b->size), &ignored) < 0)
         log_warning("%s", ignored.text);
     b->faulted = b->size;
     return -1;

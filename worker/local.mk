@@ -27,7 +27,7 @@ worker_libworker_a_SOURCES = \
 	%D%/range.c %D%/range.h \
 	%D%/report.c %D%/report.h \
 	%D%/resize.c %D%/resize.h \
-	%D%/room.c %D%/room.h \
+	%D%/room.c %D%/room.h %D%/hugetlb.c %D%/hugetlb.h \
 	%D%/segments.c %D%/segments.h \
 	%D%/times.c %D%/times.h \
 	%D%/userio.c %D%/userio.h \

@@ -1,7 +1,8 @@
 /* maps.c - the pages of a mapping of ours
  *
  * From: buffer.c, in its thread.  To: -.
- * Transparent huge pages of shared memory are counted as ShmemPmdMapped; the kernel calls the page of such a mapping small all the same.
+ * Transparent huge pages of shared memory are counted as ShmemPmdMapped; the kernel calls the page of such a mapping small all the same. Those of hugetlbfs
+ * have counters of their own.
  */
 #include "config.h"
 #include "maps.h"
@@ -34,7 +35,9 @@ struct maps_pages maps_pages(const void *start)
         } else if (here && sscanf(line, "KernelPageSize: %" SCNu64, &kib) == 1) {
             p.size = kib * 1024;
         } else if (here && sscanf(line, "ShmemPmdMapped: %" SCNu64, &kib) == 1) {
-            p.huge = kib * 1024;
+            p.huge += kib * 1024;
+        } else if (here && (sscanf(line, "Shared_Hugetlb: %" SCNu64, &kib) == 1 || sscanf(line, "Private_Hugetlb: %" SCNu64, &kib) == 1)) {
+            p.huge += kib * 1024;
         }
     }
     if (f != NULL)

@@ -8,6 +8,7 @@
 #include "room.h"
 
 #include "file.h"
+#include "hugetlb.h"
 #include "mem.h"
 #include "str.h"
 
@@ -85,10 +86,31 @@ static uint64_t inactive_file(const char *root, const char *folder, const char *
     return n;
 }
 
-/* The names of one version's files. */
+/* The names of one version's files; cache: NULL where there is none. */
 struct names { const char *limit, *usage, *cache; };
 static const struct names v1 = { "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file" };
 static const struct names v2 = { "memory.max", "memory.current", "inactive_file" };
+
+/* What is counted: memory, or huge pages of one size (controller hugetlb, "hugetlb.2MB.max"). */
+struct counted { const char *controller; struct names v1, v2; char text[4][64]; };
+
+static void count_memory(struct counted *c)
+{
+    *c = (struct counted){ .controller = "memory", .v1 = v1, .v2 = v2 };
+}
+
+static void count_huge(struct counted *c, uint64_t page)
+{
+    static const char *const file[] = { "limit_in_bytes", "usage_in_bytes", "max", "current" };
+    uint64_t n = page >= UINT64_C(1) << 30 ? page >> 30 : page >= UINT64_C(1) << 20 ? page >> 20 : page >> 10;
+    const char *unit = page >= UINT64_C(1) << 30 ? "GB" : page >= UINT64_C(1) << 20 ? "MB" : "KB";
+
+    for (int i = 0; i < 4; i++)
+        snprintf(c->text[i], sizeof c->text[i], "hugetlb.%" PRIu64 "%s.%s", n, unit, file[i]);
+    c->controller = "hugetlb";
+    c->v1 = (struct names){ c->text[0], c->text[1], NULL };
+    c->v2 = (struct names){ c->text[2], c->text[3], NULL };
+}
 
 static int group_limit(const char *root, const char *folder, const struct names *n, struct room *r, struct err *e)
 {
@@ -107,7 +129,7 @@ static int group_limit(const char *root, const char *folder, const struct names 
     if (rc < 0)
         return -1;
 
-    uint64_t cache = inactive_file(root, folder, n->cache);
+    uint64_t cache = n->cache != NULL ? inactive_file(root, folder, n->cache) : 0;
     usage = usage > cache ? usage - cache : 0;
     uint64_t left = limit > usage ? limit - usage : 0;
     if (left < r->cgroup) {
@@ -148,7 +170,7 @@ static bool has_word(const char *list, size_t len, const char *word)
 }
 
 /* A line of /proc/self/cgroup: "4:memory:/a/b" (version 1) or "0::/a/b" (version 2). */
-static int cgroup_line(const char *root, const char *line, struct room *r, struct err *e)
+static int cgroup_line(const char *root, const char *line, const struct counted *c, struct room *r, struct err *e)
 {
     const char *list = strchr(line, ':');
     const char *path = list ? strchr(list + 1, ':') : NULL;
@@ -157,25 +179,33 @@ static int cgroup_line(const char *root, const char *line, struct room *r, struc
         return err_set(e, ERR_FAILED, "/proc/self/cgroup: \"N:LIST:/PATH\" wanted, found \"%.60s\"", line);
     size_t len = (size_t)(path - list - 1);
     if (len == 0) {
-        if (walk_up(root, "/sys/fs/cgroup", path + 1, &v2, r, e) < 0)
+        if (walk_up(root, "/sys/fs/cgroup", path + 1, &c->v2, r, e) < 0)
             return -1;
-        return walk_up(root, "/sys/fs/cgroup/unified", path + 1, &v2, r, e);
+        return walk_up(root, "/sys/fs/cgroup/unified", path + 1, &c->v2, r, e);
     }
-    if (has_word(list + 1, len, "memory"))
-        return walk_up(root, "/sys/fs/cgroup/memory", path + 1, &v1, r, e);
-    return 0;
+    if (!has_word(list + 1, len, c->controller))
+        return 0;
+    char *mount = mem_printf("/sys/fs/cgroup/%s", c->controller);
+    int rc = walk_up(root, mount, path + 1, &c->v1, r, e);
+    free(mount);
+    return rc;
 }
 
 int room_cgroup(const char *root, struct room *r, struct err *e)
 {
     char *text = read_small(root, "/proc/self/cgroup"), *save = NULL;
+    struct counted counted;
     int rc = 0;
 
+    if (r->page > 0)
+        count_huge(&counted, r->page);
+    else
+        count_memory(&counted);
     r->cgroup = ROOM_ANY;
     r->cgroup_path[0] = '\0';
     for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line != NULL && rc == 0;
          line = strtok_r(NULL, "\n", &save))
-        rc = cgroup_line(root, line, r, e);
+        rc = cgroup_line(root, line, &counted, r, e);
     free(text);
     return rc;
 }
@@ -210,9 +240,15 @@ int room_measure(const char *folder, const char *root, struct room *r, struct er
     if (getrlimit(RLIMIT_FSIZE, &file) < 0 || getrlimit(RLIMIT_MEMLOCK, &locked) < 0)
         return err_errno(e, ERR_FAILED, "the limits of file sizes and locked memory cannot be read");
     r->disk = (uint64_t)fs.f_bavail * fs.f_frsize;
+    r->huge = ROOM_ANY;
+    r->page = hugetlb_page(folder, &r->disk);
     r->file = file.rlim_cur == RLIM_INFINITY ? ROOM_ANY : file.rlim_cur;
     r->locked = locked.rlim_cur == RLIM_INFINITY || may_lock(root) ? ROOM_ANY : locked.rlim_cur;
     r->memory = mem_available(root);
+    if (r->page > 0) {                           /* set aside long ago, and never swapped */
+        r->huge = hugetlb_free(root, r->page);
+        r->locked = r->memory = ROOM_ANY;
+    }
     return room_cgroup(root, r, e);
 }
 
@@ -223,16 +259,19 @@ static uint64_t add(uint64_t left, uint64_t have)
 
 int room_check(const struct room *r, const char *folder, uint64_t wanted, uint64_t have, struct err *e)
 {
+    char page[32];
     const struct { uint64_t left; const char *what, *where; } bound[] = {
         { add(r->disk, have),   "available in", folder },
         { r->file,              "allowed by", "the file size limit (ulimit -f)" },
         { r->locked,            "allowed by", "the limit of locked memory (ulimit -l)" },
         { add(r->memory, have), "available in", "the memory of this machine" },
+        { r->page > 0 ? add(r->huge, have) : ROOM_ANY, "free in huge pages of", page },
         { add(r->cgroup, have), "left by the memory limit of control group", r->cgroup_path },
     };
     size_t least = 0;
     char want[32], left[32];
 
+    str_size_text(r->page, page);
     for (size_t i = 1; i < ARRAY_LEN(bound); i++) {
         if (bound[i].left < bound[least].left)
             least = i;
@@ -273,10 +312,13 @@ int room_check_huge(const char *folder, const char *root, uint64_t wanted, struc
 {
     char *text = read_small(root, "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     char system[32], mount[32], size[32];
+    uint64_t left;
 
     chosen(text, system);
     free(text);
     mount_huge(root, folder, mount);
+    if (hugetlb_page(folder, &left) > 0)
+        return 0;
     if (strcmp(system, "deny") != 0 && (strcmp(system, "force") == 0 || strcmp(mount, "always") == 0 || strcmp(mount, "advise") == 0 ||
                                         strcmp(mount, "within_size") == 0))
         return 0;

@@ -5,7 +5,13 @@ load ../lib
 load ../rig
 
 setup() { rig_setup; real_class; }
-teardown() { farm_teardown; }
+teardown() {
+  local before rc=0
+  before=$(cat "$FARM/huge-before" 2>/dev/null || true)
+  farm_teardown || rc=1
+  [[ -z $before ]] || echo "$before" >/proc/sys/vm/nr_hugepages
+  return $rc
+}
 
 M=$((1 << 20))
 buffer() { worker_status "$1" .buffer.path; }
@@ -314,4 +320,48 @@ clean() { sluice shm clean --dir "$FARM/shm" --json "$@" >"$FARM/clean.json"; }
   daemon
   for n in n002 n003 n004; do worker $n --; done
   for n in n001 n002 n003 n004; do wait_until 20 node_is $n .state idle; has_size $n $((16 * M)); done
+}
+
+# huge_pages N: so many of 2 MiB are set aside on this machine while the test is on; afterwards as before.
+huge_pages() {
+  [[ -e $FARM/huge-before ]] || cat /proc/sys/vm/nr_hugepages >"$FARM/huge-before"
+  echo "$1" >/proc/sys/vm/nr_hugepages && [[ $(cat /proc/sys/vm/nr_hugepages) -eq $1 ]]
+}
+
+@test "B65 shm_dir of type hugetlbfs: whole huge pages, checked against those that are free, in place; work goes on in them, and shm clean knows them" {
+  need_root "set huge pages aside"
+  grep -qE '^Hugepagesize: +2048 kB' /proc/meminfo || skip "huge pages of another size than 2M"
+  [[ $(cat /proc/sys/vm/nr_hugepages) -eq 0 ]] || skip "huge pages are in use on this machine"
+  huge_pages 26 || { huge_pages 0; skip "no 26 huge pages can be had"; }
+  room huge -- "mkdir -p $FARM/huge; mount -t hugetlbfs none $FARM/huge"
+  printf 'worker { huge_pages = "must" }\n' >>"$FARM/conf"
+  daemon; nodes_real n001
+  worker n001 "${IN_huge[@]}" -- --shm-dir "$FARM/huge"
+  wait_until 20 node_is n001 .state idle
+  wait_until 20 devices_free n001
+  before=$(reco_pid n001) file=$ROOM_huge$(buffer n001)
+  # 16M and the head: 9 pages of 2M
+  [ "$(stat -c '%s %b' "$file")" = "$((18 * M)) $((18 * M / 512))" ]
+  shm_of n001 '[.active, .page_size, .huge_wanted, .huge_actual] | map(tostring) | join(" ")' "$((16 * M)) $((2 * M)) must $((18 * M))"
+  [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = 17 ]
+  do_run
+  run -0 sluice shm set n001 31M
+  [ "$(stat -c '%s %b' "$file")" = "$((32 * M)) $((32 * M / 512))" ]
+  wait_until 20 devices_free n001
+  do_run
+  run -0 sluice shm set n001 3M
+  [ "$(stat -c '%s %b' "$file")" = "$((4 * M)) $((4 * M / 512))" ]
+  wait_until 20 devices_free n001
+  [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = 24 ]      # nobody holds on to what was given back
+  [ "$(reco_pid n001)" = "$before" ]
+  # 51M and the head are 26 pages: all there are; one byte more is one page too many
+  run -4 sluice shm set n001 52M
+  [[ $output == *"n001: stays at 3M: "*"54M wanted, 52M free in huge pages of 2M"* ]]
+  shm_of n001 '[.active, .huge_actual] | map(tostring) | join(" ")' "$((3 * M)) $((4 * M))"
+  run -0 sluice shm set n001 51M
+  wait_until 20 devices_free n001
+  do_run
+  kill -KILL "$PID_n001"; wait_until 10 ended "$PID_n001"; wait_until 10 ended "$before"
+  "${IN_huge[@]}" env "PATH=$PATH" sluice shm clean --dir "$FARM/huge" >"$FARM/clean.txt"
+  [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = 26 ] || { cat "$FARM/clean.txt"; false; }
 }

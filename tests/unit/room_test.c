@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "file.h"
+#include "hugetlb.h"
 #include "mem.h"
 #include "room.h"
 
@@ -55,7 +57,7 @@ static void put(const char *path, const char *text)
 static void version_2_takes_the_narrowest_group_on_the_way_up(void **unused)
 {
     (void)unused;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     put("/proc/self/cgroup", "0::/system.slice/worker.service\n");
@@ -72,7 +74,7 @@ static void version_2_takes_the_narrowest_group_on_the_way_up(void **unused)
 static void version_1_has_its_own_files_and_its_own_no_limit(void **unused)
 {
     (void)unused;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     put("/proc/self/cgroup", "12:cpuset:/a\n4:cpu,memory:/job/7\n1:name=systemd:/x\n");
@@ -89,7 +91,7 @@ static void version_1_has_its_own_files_and_its_own_no_limit(void **unused)
 static void both_versions_at_once_and_the_narrower_counts(void **unused)
 {
     (void)unused;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     put("/proc/self/cgroup", "4:memory:/j\n0::/u\n");
@@ -104,7 +106,7 @@ static void both_versions_at_once_and_the_narrower_counts(void **unused)
 static void in_a_container_the_mounted_root_stands_for_the_group(void **unused)
 {
     (void)unused;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     put("/proc/self/cgroup", "0::/docker/0123\n");
@@ -117,7 +119,7 @@ static void in_a_container_the_mounted_root_stands_for_the_group(void **unused)
 static void nothing_there_is_no_limit_and_nonsense_is_an_error(void **unused)
 {
     (void)unused;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     assert_int_equal(room_cgroup(root, &r, &e), 0);
@@ -134,7 +136,7 @@ static void nothing_there_is_no_limit_and_nonsense_is_an_error(void **unused)
 static void the_machine_is_read_below_the_same_root(void **unused)
 {
     (void)unused;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     put("/proc/meminfo", "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n");
@@ -177,7 +179,7 @@ static void locked_memory_is_a_bound_of_its_own(void **unused)
 static void with_the_capability_locked_memory_has_no_bound(void **unused)
 {
     struct rlimit little = { 65536, 65536 }, before;
-    struct room r;
+    struct room r = { 0 };
     struct err e;
 
     (void)unused;
@@ -221,6 +223,72 @@ static void b65_whether_a_folder_gives_huge_pages(void **unused)
     }
 }
 
+/* A folder of type hugetlbfs, with so many pages left of those that its mount may have. */
+static struct statfs fake_fs;
+static int fake_statfs(const char *folder, struct statfs *fs)
+{
+    (void)folder;
+    *fs = fake_fs;
+    return 0;
+}
+
+static void pages_of(const char *free, const char *promised, const char *overcommit, const char *surplus)
+{
+    put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", free);
+    put("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", promised);
+    put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", overcommit);
+    put("/sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", surplus);
+}
+
+static void b65_on_hugetlbfs_free_huge_pages_count_and_no_other_memory(void **unused)
+{
+    const uint64_t M = 1 << 20;
+    struct room r = { 0 };
+    struct err e;
+
+    (void)unused;
+    fake_fs = (struct statfs){ .f_type = HUGETLBFS_MAGIC, .f_bsize = 2 << 20 };
+    hugetlb_statfs = fake_statfs;
+    put("/proc/meminfo", "MemAvailable: 100 kB\n");
+    put("/proc/self/cgroup", "0::/a\n");
+    put("/sys/fs/cgroup/a/memory.max", "4096\n");
+    put("/sys/fs/cgroup/a/memory.current", "0\n");
+    pages_of("40\n", "8\n", "0\n", "0\n");
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.page, 2 * M);
+    assert_int_equal(r.huge, 32 * 2 * M);                    /* what others reserved is not free */
+    assert_true(r.disk == ROOM_ANY && r.memory == ROOM_ANY && r.locked == ROOM_ANY && r.cgroup == ROOM_ANY);
+    assert_int_equal(room_check(&r, "/huge", 64 * M, 0, &e), 0);
+    assert_int_equal(room_check(&r, "/huge", 66 * M, 2 * M, &e), 0);
+    assert_int_equal(room_check(&r, "/huge", 66 * M, 0, &e), -1);
+    assert_string_equal(e.text, "66M wanted, 64M free in huge pages of 2M");
+    pages_of("4\n", "8\n", "10\n", "3\n");                   /* 7 may be made on demand */
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.huge, 7 * 2 * M);
+    pages_of("100\n", "0\n", "0\n", "0\n");
+    fake_fs.f_blocks = 50;                                   /* mounted with a size */
+    fake_fs.f_bavail = 10;
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(room_check(&r, "/huge", 22 * M, 0, &e), -1);
+    assert_string_equal(e.text, "22M wanted, 20M available in /huge");
+    put("/sys/fs/cgroup/a/hugetlb.2MB.max", "8388608\n");
+    put("/sys/fs/cgroup/a/hugetlb.2MB.current", "2097152\n");
+    put("/sys/fs/cgroup/a/hugetlb.1GB.max", "0\n");
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.cgroup, 6 * M);
+    put("/proc/self/cgroup", "5:cpu,hugetlb:/b\n4:memory:/c\n");
+    put("/sys/fs/cgroup/hugetlb/b/hugetlb.2MB.limit_in_bytes", "4194304\n");
+    put("/sys/fs/cgroup/hugetlb/b/hugetlb.2MB.usage_in_bytes", "0\n");
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.cgroup, 4 * M);
+    assert_int_equal(room_check_huge("/tmp", root, 64 << 20, &e), 0);
+    fake_fs.f_type = TMPFS_MAGIC;
+    assert_int_equal(room_measure("/tmp", root, &r, &e), 0);
+    assert_int_equal(r.page, 0);
+    assert_int_equal(r.memory, 100 * 1024);
+    hugetlb_statfs = statfs;
+}
+
 int main(void)
 {
 #define in_a_tree(fn) cmocka_unit_test_setup_teardown(fn, tree_make, tree_remove)
@@ -234,6 +302,7 @@ int main(void)
         cmocka_unit_test(locked_memory_is_a_bound_of_its_own),
         in_a_tree(with_the_capability_locked_memory_has_no_bound),
         in_a_tree(b65_whether_a_folder_gives_huge_pages),
+        in_a_tree(b65_on_hugetlbfs_free_huge_pages_count_and_no_other_memory),
         cmocka_unit_test(the_refusal_names_wanted_available_and_the_narrowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
