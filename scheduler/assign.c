@@ -50,7 +50,9 @@ static int open_send(const struct fnode *n, struct work *w)
     m.key = (ProtobufCBinaryData){ sizeof(w->key), w->key };
     m.has_pull_timeout = m.has_process_timeout = m.has_deliver_timeout = true;
     m.pull_timeout = limits->pull_timeout;
-    m.process_timeout = w->time_limit > 0 ? w->time_limit : limits->process_timeout;
+    m.process_timeout = limits->process_timeout;
+    m.has_time_limit = w->time_limit > 0;
+    m.time_limit = w->time_limit;
     m.deliver_timeout = limits->deliver_timeout;
     m.has_uid = m.has_gid = true;
     m.uid = w->uid;

@@ -98,7 +98,10 @@ static void ended(void *arg, int status, const char *how)
 
 static void stuck(void *arg, const char *what)
 {
-    result(arg, SLUICE__CHECK_STATE__CHECK_BROKEN, what);
+    char text[300];
+
+    snprintf(text, sizeof text, "unkillable: %s", what);
+    result(arg, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
 }
 
 static void too_long(struct ev_loop *loop, struct ev_timer *t, int revents)

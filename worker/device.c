@@ -68,6 +68,8 @@ void device_post(struct device *d, enum device_event event)
         abort();
     }
     d->since = worker_now(d->all->worker);
+    if (event == DEVICE_GO)
+        d->given = d->since;
     worker_changed(d->all->worker);
 }
 
@@ -161,10 +163,14 @@ static void ended(void *arg, int status, const char *how)
 static void stuck(void *arg, const char *what)
 {
     struct device *d = arg;
+    char text[300];
 
     device_post(d, DEVICE_HELD_ON);
-    worker_text(d->why, sizeof d->why, what);
-    fail_held(d, what);
+    snprintf(text, sizeof text, "unkillable on %s, %s", d->all->worker->node, what);
+    worker_text(d->why, sizeof d->why, text);
+    snprintf(d->doom_word, sizeof d->doom_word, "Unkillable");
+    snprintf(d->doom, sizeof d->doom, "%.255s", d->why);
+    fail_held(d, d->why);
 }
 
 /* ---- starting a process ------------------------------------------------------------------------------- */
@@ -339,6 +345,19 @@ static void judge_progress(struct device *d, double s)
     device_doom(d, stalled ? "Stalled" : "TimedOut", text);
 }
 
+/* The limit of the job holds however well it gets on. */
+static bool is_over_time(struct device *d, int64_t now)
+{
+    double limit = d->held->work->time_limit, s = (double)(now - d->given) / 1e9;
+    char text[200];
+
+    if (limit <= 0 || s <= limit)
+        return false;
+    snprintf(text, sizeof text, "the job's time limit of %.15g s is over%s%s", limit, d->stage[0] ? ", in stage " : "", d->stage);
+    device_doom(d, "TimedOut", text);
+    return true;
+}
+
 static void judge(struct device *d, int64_t now)
 {
     double s = (double)(now - d->since) / 1e9;
@@ -352,7 +371,7 @@ static void judge(struct device *d, int64_t now)
         device_doom(d, "TimedOut", text);
     } else if (d->cancel_at != 0 && (double)(now - d->cancel_at) / 1e9 > CANCEL_S && (d->state == DEVICE_RUN || d->state == DEVICE_SETUP)) {
         device_doom(d, "Cancelled", "cancelled, and its process did not give up by itself");
-    } else if (d->state == DEVICE_RUN) {
+    } else if (d->state == DEVICE_RUN && !is_over_time(d, now)) {
         judge_progress(d, s);
     }
 }

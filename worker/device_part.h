@@ -39,6 +39,7 @@ struct device {
     int64_t  since;                              /* worker_now of the last sign of life in this state */
     int64_t  cancel_at;                          /* 0: not asked to give up */
     int64_t  begun;                              /* monotonic, of the run */
+    int64_t  given;                              /* the same, worker_now */
     char     doom_word[24], doom[256];           /* why we end it: the word for its TF */
     char     why[256];                           /* why it does not work, for reports */
     struct ev_timer again;

@@ -205,7 +205,7 @@ static void ended(void *arg, int status, const char *how)
 static void stuck(void *arg, const char *what)
 {
     (void)arg;
-    log_err("device query: %s; no other is asked until it is gone", what);
+    log_err("device query: unkillable, %s; no other is asked until it is gone", what);
 }
 
 static void too_late(struct ev_loop *loop, struct ev_timer *t, int revents)

@@ -158,7 +158,7 @@ static void stuck_text(const struct child *c, char *out, size_t size)
         where[0] = '\0';
     if (f != NULL)
         fclose(f);
-    snprintf(out, size, "unkillable: pid %d outlives SIGKILL since %s, waiting in %s", c->pid,
+    snprintf(out, size, "pid %d, since %s, waiting in %s", c->pid,
              clock_rfc3339(clock_wall_ns() - STUCK_S * CLOCK_SECOND, when), where[0] ? where : "an unknown place");
 }
 
@@ -169,7 +169,7 @@ static void too_late(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)loop, (void)revents;
     stuck_text(c, text, sizeof text);
-    log_err("device %s: %s", c->name, text);
+    log_err("%s: SIGKILL does not end it: %s", c->name, text);
     c->stuck(c->arg, text);
 }
 

@@ -29,7 +29,7 @@ struct child_conf {
     const struct place *place;                   /* NULL: anywhere */
     /* It is gone, and so is everything it started. The child is freed after this. */
     void (*ended)(void *arg, int status, const char *how);        /* how: "exit 3", "signal 11 (Segmentation fault)" */
-    /* It outlived KILL by 5 s: "unkillable, pid 7 since ..., waiting in ...". It may end yet. */
+    /* It outlived KILL by 5 s: "pid 7, since ..., waiting in ...". It may end yet. */
     void (*stuck)(void *arg, const char *what);
     void  *arg;
 };

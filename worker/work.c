@@ -84,6 +84,7 @@ struct work *works_open(struct works *s, const Sluice__RunOpen *m, const struct 
     w->pull_timeout = limit(m->has_pull_timeout, m->pull_timeout, limits->pull_timeout);
     w->process_timeout = limit(m->has_process_timeout, m->process_timeout, limits->process_timeout);
     w->deliver_timeout = limit(m->has_deliver_timeout, m->deliver_timeout, limits->deliver_timeout);
+    w->time_limit = limit(m->has_time_limit, m->time_limit, 0);
     w->has_owner = m->has_uid && m->has_gid;
     w->uid = m->uid;
     w->gid = m->gid;

@@ -18,6 +18,7 @@ struct work {
     bool     has_key;
     uint8_t  secret[RUNKEY_SIZE];
     double   pull_timeout, process_timeout, deliver_timeout;      /* s */
+    double   time_limit;                         /* s of a try in a reconstruction process; 0: none */
     bool     has_owner;
     uid_t    uid; gid_t gid;
     bool     has_nice;                           /* a level of its own */

@@ -10,6 +10,7 @@
  *   exit:N        exits with N
  *   hang          answers nothing more
  *   deaf          hang, and TERM is ignored
+ *   stall:F       opens file F, of a file system that may never answer; TERM is ignored
  *   brood:F       hang, after starting a child in a session of its own that ignores TERM; its pid goes to file F
  *   double:F      the same, forked twice; the grandchild holds memory of the device
  *   wiped:F       the same, and the grandchild has no environment by which it could be found
@@ -356,6 +357,11 @@ static void run_tf(const Sluice__RecoRun *run)
         hang();
     } else if (strcmp(how, "deaf") == 0) {
         signal(SIGTERM, SIG_IGN);
+        hang();
+    } else if (strncmp(how, "stall:", 6) == 0) {
+        signal(SIGTERM, SIG_IGN);
+        if (open(arg, O_RDONLY | O_CLOEXEC) < 0)
+            exit(9);
         hang();
     } else if (strncmp(how, "brood:", 6) == 0) {
         brood(arg);

@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# Jobs while everything dies, hangs and fills up: each TF is done once, what cannot be is said with its reason.
+load ../lib
+load ../rig
+
+setup() { rig_setup; }
+teardown() { farm_teardown; }
+
+# async LIST: nodes of class real in the async pool.
+async() { sluice node add "$1" --class real --pool async >/dev/null; }
+# fake_worker NODE [WRAPPER...]: a worker whose reconstruction process does what $FARM/does-NODE says.
+fake_worker() { local node=$1; shift; worker "$node" "$@" env "FAKE_RECO_DOES=as:$FARM/does-$node" -- --reco "$FAKES/reco"; }
+job_is() { is ".jobs[0] | $2" "$3" sluice job show "$1"; }
+task() { json ".tasks[0].$2 // \"\"" sluice job tfs "$1"; }
+device_pid() { pgrep -P "$(worker_status "$1" .pid)" -x reco; }
+
+@test "B26 a child that ignores SIGTERM, one in D state: TERM, KILL, then released as unkillable with node, pid, since and where; the node is marked, the slot blocked" {
+  need_root "mount a file system"
+  [[ -w /dev/fuse ]] || skip "no /dev/fuse here"
+  real_class 1
+  room stall -- "mkdir -p $FARM/stall; exec 7<>/dev/fuse; mount -i -t fuse -o fd=7,rootmode=40000,user_id=0,group_id=0 stall $FARM/stall
+                 perl $SLUICE_SRCDIR/tests/fault/stall.pl 9>&- & echo \$! >$FARM/stall.pid; exec 7>&-"
+  daemon
+  async 'n[001-002]'
+  fake_worker n001 "${IN_stall[@]}"
+  wait_until 20 node_is n001 .usable true
+  # TERM is ignored: KILL ends it, the TF fails by the job's limit, the device goes on
+  echo deaf >"$FARM/does-n001"
+  old=$(device_pid n001)
+  id=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out" --time 00:01 --attempts 1)
+  wait_until 20 job_is "$id" .state failed
+  [ "$(task "$id" code)" = TimedOut ]
+  [[ $(task "$id" text) == *"time limit of 1 s is over"* ]]
+  [ "$(task "$id" node)" = n001 ]
+  wait_until 5 ended "$old"
+  wait_until 20 node_is n001 '[.usable, .devices[0].state] | join(" ")' "true free"
+  # it waits in the kernel: nothing ends it
+  echo "stall:$FARM/stall/x" >"$FARM/does-n001"
+  old=$(device_pid n001)
+  id=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out" --time 00:01 --attempts 1)
+  wait_until 30 job_is "$id" .state failed
+  [ "$(task "$id" code)" = Unkillable ]
+  echo "$(task "$id" text)"
+  [[ $(task "$id" text) =~ ^"unkillable on n001, pid $old, since "20..-..-..T.*", waiting in "[a-z_]+$ ]]
+  ! ended "$old"
+  wait_until 20 node_is n001 '[.usable, (.marks | length > 0), .devices[0].state] | join(" ")' "false true broken"
+  node_is n001 '.marks[0].owner_kind' health
+  [[ $(json '.nodes[] | select(.name == "n001") | .marks[0].reason' sluice nodes) == *"unkillable on n001, pid $old"* ]]
+  # its slot stays blocked: others do the work
+  rm "$FARM/does-n001"
+  fake_worker n002
+  id=$(sluice submit "$(samples)" --workflow decode --output "$FARM/out")
+  sluice wait job "$id" --timeout 60s
+  [ "$(json '[.tasks[].node] | unique | join(" ")' sluice job tfs "$id")" = n002 ]
+  node_is n001 '[.usable, .devices[0].state] | join(" ")' "false broken"
+  # the kernel lets it go: the device works again
+  kill "$(cat "$FARM/stall.pid")"
+  wait_until 20 ended "$old"
+  wait_until 20 node_is n001 '.devices[0].state' free
+  [ -z "$(json '.nodes[] | select(.name == "n001") | .marks[] | select(.cleared == null) | .id' sluice nodes 2>/dev/null)" ] || sluice clear n001 "it is gone" --any-owner
+  wait_until 20 node_is n001 .usable true
+  sluice check
+}
+
+# ---- everything dies ----
+
+reco_pids() { local n p; for n in n001 n002 n003; do p=$(worker_status "$n" .pid 2>/dev/null) && pgrep -P "$p" -f 'sluice-reco|reco attach'; done; }
+any_of() { local all=("$@"); [[ $# -gt 0 ]] && echo "${all[RANDOM % $#]}"; }
+again_worker() { worker "$1" "${IN_disk[@]}" -- >/dev/null; }
+
+# What happens to the farm, one thing at a time; each ends with all programs there again.
+harm_sluiced_killed() { daemon_kill; daemon; }
+harm_sluiced_stopped() { kill -STOP "$PID_sluiced"; sleep 5.5; kill -CONT "$PID_sluiced"; }     # all connections are cut
+harm_worker_killed() { local n pid; n=$(any_of n001 n002 n003); pid=PID_$n; kill -KILL "${!pid}"; wait_until 10 ended "${!pid}"; again_worker "$n"; }
+harm_worker_stopped() { local n pid; n=$(any_of n001 n002 n003); pid=PID_$n; kill -STOP "${!pid}"; sleep 5.5; kill -CONT "${!pid}"; }
+harm_reco_killed() { local pid; pid=$(any_of $(reco_pids)) && kill -KILL "$pid" 2>/dev/null || true; }
+harm_reco_stopped() { local pid; pid=$(any_of $(reco_pids)) && kill -STOP "$pid" 2>/dev/null && sleep 0.7 && kill -CONT "$pid" 2>/dev/null || true; }      # and comes back
+harm_reco_hangs() { local pid; pid=$(any_of $(reco_pids)) && kill -STOP "$pid" 2>/dev/null || true; }                                                   # until it is ended
+harm_disk_full() { dd if=/dev/zero of="$DISK/filler" bs=64k 2>/dev/null || true; sleep 1.5; rm "$DISK/filler"; }
+HARMS=(sluiced_killed worker_killed reco_killed reco_killed reco_killed reco_stopped reco_hangs disk_full)
+SLOW_HARMS=(sluiced_stopped worker_stopped)
+
+@test "a job of hundreds of TFs while everything is killed, stopped, cut off and filled up: each TF done once, results bit for bit those of an undisturbed run" {
+  need_rooms
+  local tfs harm id state n=0 counts=()
+  tfs=300; [[ -z ${SLUICE_SOAK:-} ]] || tfs=10000
+  RANDOM=$SEED
+  sluice simulate -o "$FARM/in" --frames 50 --tracks 2 --bins 200 --seed "$SEED" >/dev/null 2>&1
+  cat "$FARM"/in/sim-*.tf >"$FARM/in/all.tf"; rm "$FARM"/in/sim-*
+  for ((i = 0; i < tfs / 50; i++)); do ln "$FARM/in/all.tf" "$FARM/in/part-$i.tf"; echo "$FARM/in/part-$i.tf"; done >"$FARM/list"
+  sluice reco "$FARM/in/part-0.tf" --workflow decode --output "$FARM/undisturbed" >/dev/null 2>&1
+  printf 'limits {\n  process_timeout = 2\n}\n' >>"$FARM/conf"
+  real_class 100
+  room disk -- "mkdir -p $FARM/out && mount -t tmpfs -o size=$((16 + tfs / 8))M,mode=1777 tmpfs $FARM/out"
+  DISK=$ROOM_disk$FARM/out
+  daemon
+  async 'n[001-003]'
+  for node in n001 n002 n003; do again_worker "$node"; done
+  start_s=$SECONDS
+  id=$(sluice submit --input "$FARM/list" --workflow decode --output "$FARM/out" --attempts 100)
+  for ((;;)); do
+    state=$(sluice job show "$id" --json 2>/dev/null | jq -r '.jobs[0] | select(.state == "done" or .state == "failed") | .state') || state=
+    [[ -z $state ]] || break
+    [[ $((SECONDS - start_s)) -lt $((60 + tfs / 3)) ]] || { sluice job show "$id"; false; }
+    harm=${HARMS[RANDOM % ${#HARMS[@]}]}
+    ((++n % 12)) || harm=${SLOW_HARMS[RANDOM % ${#SLOW_HARMS[@]}]}
+    counts+=("$harm")
+    harm_$harm
+    sleep "0.$((RANDOM % 6 + 1))"
+  done
+  { echo "$tfs TFs in $((SECONDS - start_s)) s, seed $SEED:"; printf '%s\n' "${counts[@]}" | sort | uniq -c; } | paste -sd' ' | tee "$FARM/figures" >&3
+  wait_until 30 job_is "$id" '[.done, .failed, .cancelled, .skipped, .waiting, .running] | join(" ")' "$tfs 0 0 0 0 0"
+  sluice job show "$id" --json | jq -r '.jobs[0] | "retried \(.retried), failures \(.failures)"' >&3
+  wait_until 30 is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
+  # each once, nothing beside them, all of them as if nothing had been
+  wait_until 20 eval '[ -z "$(find "$DISK" -name "*.a[0-9]*")" ]'
+  [ "$(ls "$DISK" | grep -c '\.digits$')" -eq "$tfs" ]
+  [ "$(ls "$DISK" | grep -vcE '^part-[0-9]+\.[0-9]+\.digits(\.json)?$')" -eq 0 ]
+  # sluice reco counts the TFs of a file from 1, a job from 0
+  (cd "$FARM/undisturbed" && for f in part-0.*.digits; do k=${f#part-0.}; echo "$(md5sum <"$f") $((${k%.digits} - 1)).digits"; done) | sort -u >"$FARM/wanted"
+  for ((i = 0; i < tfs / 50; i++)); do
+    (cd "$DISK" && for f in part-"$i".*.digits; do echo "$(md5sum <"$f") ${f#part-"$i".}"; done) | sort -u | diff "$FARM/wanted" - || { echo "part-$i differs"; false; }
+  done
+  [ "$(wc -l <"$FARM/wanted")" -eq 50 ]
+  for f in "$DISK"/*.json; do jq -e '.attempt >= 1 and (.node | startswith("n00")) and .software and .digest and .workflow == "decode"' "$f" >/dev/null || { echo "$f"; false; }; done
+  [ "$(json '[.tasks[].state] | unique | join(" ")' sluice job tfs "$id")" = done ]
+  sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; false; }
+}
