@@ -82,6 +82,16 @@ static const struct option_row *row_of(const struct parsing *p, int key)
     return NULL;
 }
 
+/* Names the word of the command's pattern that is not there. */
+static void argp_missing(struct argp_state *state, const struct command *c, int n)
+{
+    const char *word = c->args;
+
+    for (; n > 0 && strchr(word, ' ') != NULL; n--)
+        word = strchr(word, ' ') + 1;
+    argp_error(state, "%.*s is missing, wanted is %s %s", (int)strcspn(word, " "), word, c->name, c->args);
+}
+
 static error_t on_key(int key, char *arg, struct argp_state *state)
 {
     struct parsing *p = state->input;
@@ -105,7 +115,7 @@ static error_t on_key(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->n < c->min)
-            argp_error(state, "an argument is missing");
+            argp_missing(state, c, a->n);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

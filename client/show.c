@@ -177,6 +177,10 @@ static bool add_number(struct str *s, const json_t *v, enum column_format format
     case AS_SHARE:
         str_addf(s, "%.0f%%", 100 * x);
         return true;
+    case AS_IS:
+        if (json_is_real(v))
+            str_addf(s, fabs(x) < 1000 ? "%.4g" : "%.0f", x);
+        return json_is_real(v);
     default:
         return false;
     }
@@ -450,7 +454,7 @@ static char *nested_line(const json_t *object)
         if (json_is_array(v))
             add_list(&s, v, " ");
         else
-            add_plain(&s, v);
+            add_for_people(&s, v, AS_IS);
     }
     return str_take(&s);
 }

@@ -228,6 +228,20 @@ END
   done
 }
 
+@test "an argument that is missing is named, with what is wanted" {
+  while IFS='|' read -r command said; do
+    # shellcheck disable=SC2086
+    run sluice $command
+    [ "$status" -eq 2 ]
+    [ "${lines[0]}" = "sluice $said" ]
+  done <<'END'
+clear n1|clear: REASON is missing, wanted is clear LIST REASON
+run show|run show: ID is missing, wanted is run show ID
+replay|replay: PATH... is missing, wanted is replay PATH...
+wait run|wait: ID is missing, wanted is wait job|run|move ID
+END
+}
+
 @test "config show: the file, its defaults, its errors with file and line" {
   printf 'state_dir = /srv/x\n\nclass a { devices = 2 }\n' >good.conf
   [ "$(sluice config show --config good.conf)" = "$(cat good.conf)" ]
