@@ -203,7 +203,7 @@ static int count(struct bench *b, const struct pipeline_seg *seg, struct k_err *
     b->c.bytes = (double)in.bytes;
     b->c.pages = in.pages;
     b->c.rows = 36 * K_ROWS;
-    b->c.chunks = b->c.rows * ((in.bins + K_CLU_T_SERIAL - 1) / K_CLU_T_SERIAL);
+    b->c.chunks = b->c.rows * ((in.bins + K_CLU_T_WIDE - 1) / K_CLU_T_WIDE);
     input_free(&in);
     return rc;
 }

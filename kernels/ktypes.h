@@ -13,10 +13,10 @@
 #define K_ORBIT_BC 3564u
 #define K_BIN_BC 8u
 
-/* Bins of a row that stage cluster does at a time, without the 8 on either side: where one thread
- * does a whole group, and where the group's memory must hold them. */
-#define K_CLU_T_SERIAL 112u
-#define K_CLU_T_PARALLEL 32u
+/* Bins of a row that stage cluster does at a time, without the 8 on either side: where a group's
+ * memory is a CPU's, and where it is a GPU's. */
+#define K_CLU_T_WIDE 112u
+#define K_CLU_T_NARROW 32u
 
 /* A page with data. */
 typedef struct {

@@ -43,7 +43,7 @@ void cluster_free(struct cluster *s)
 
 static kcluster_par parameters(const struct cluster *s, uint32_t rows, uint32_t bins)
 {
-    uint32_t t = s->dev->ops->serial ? K_CLU_T_SERIAL : K_CLU_T_PARALLEL;
+    uint32_t t = s->dev->info.wide ? K_CLU_T_WIDE : K_CLU_T_NARROW;
     uint32_t chunks = bins > 0 ? (bins + t - 1) / t : 1;
 
     /* Charges come in quarters; the kernel compares in 1/16. */

@@ -35,7 +35,7 @@ done
 check "tpc-c digits, bytes" cmp "$dir/res/tpc.3.digits" "$dir/c.digits"
 check "tpc-c clusters, bytes" cmp "$dir/res/tpc.3.clusters" "$dir/c.clusters"
 
-# One byte of the third TF: a sample (its value is another), and a page header.
+# One byte of the third TF: headers, masks, offsets, filler; the last one is of a sample, whose value is another then.
 base=9768240
 flip() { # AT
     cp "$dir/tpc.tf" "$dir/flip.tf"
@@ -47,11 +47,11 @@ flip() { # AT
 }
 good=$(awk '$1 == "tpc-c" && $2 == "digits" { print $5 }' "$data/reference.txt")
 changed=0 refused=0
-for at in 40000 60000 90001 150002 250003 300004 450005 700006 1000007 1500008; do
+for at in 40000 60000 90001 150002 250003 300004 450005 700006 1000007 1500008 1406489; do
     flip $((base + at))
     if [ $rc -eq 10 ] && grep -q 'TF 3\|byte' "$dir/flip.err" && ! grep -q "^$good" "$dir/flip"; then refused=$((refused + 1))
     elif [ $rc -eq 0 ] && ! grep -q "^$good" "$dir/flip"; then changed=$((changed + 1))
     else echo "not ok byte $at changed: exit $rc, the digest is the old one"; failed=1; fi
 done
-check "10 changed bytes: $refused refused, $changed changed the digest" [ $((refused + changed)) -eq 10 ]
+check "11 changed bytes: $refused refused, $changed changed the digest" [ "$refused $changed" = "10 1" ]
 exit $failed

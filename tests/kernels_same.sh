@@ -51,6 +51,21 @@ done
 same "decode on cpu, cluster emulated" "$(digests tests/unit/kernels_emulated -b decode=cpu,cluster=emu)"
 same "decode emulated, cluster on cpu" "$(digests tests/unit/kernels_emulated -b cpu,decode=emu)"
 
+# With -j 1 one thread does the work: no other has more than a fifth of its time.
+one_thread() {
+    [ "$(nproc)" -ge 2 ] || { echo "ok   opencl -j 1 # SKIP one processor"; return; }
+    tests/unit/kernels_alone reco -w cluster -b opencl -j 1 --repeat 100000 --digest "$dir/sim-4-1.tf" >/dev/null 2>"$dir/err" &
+    pid=$! until=$(($(date +%s) + 60)) ticks="0 0"
+    while [ "${ticks#* }" -lt 60 ] && kill -0 $pid 2>/dev/null && [ "$(date +%s)" -lt $until ]; do
+        ticks=$(sed 's/.*) //' /proc/$pid/task/*/stat 2>/dev/null | awk '{ print $12 }' | sort -n | tail -n 2 | tr '\n' ' ' | sed 's/ $//')
+        sleep 0.1
+    done
+    kill $pid
+    wait $pid 2>/dev/null
+    if [ "${ticks#* }" -ge 60 ] && [ $((${ticks% *} * 5)) -le "${ticks#* }" ]; then echo "ok   opencl -j 1: one thread works"
+    else echo "not ok opencl -j 1: $ticks hundredths of a second of its two busiest threads; $(cat "$dir/err")"; failed=1; fi
+}
+
 # OpenCL: compiled for the host by PoCL. Its address space is its own business: not under sanitizers.
 if ! tests/unit/kernels_alone devices | grep -q '^opencl .*opencl'; then
     echo "ok   opencl # SKIP no OpenCL device: $(tests/unit/kernels_alone devices | grep '^opencl')"
@@ -58,6 +73,10 @@ elif nm tests/unit/kernels_alone | grep -q '__asan_init\|__tsan_init'; then
     echo "ok   opencl # SKIP built with a sanitizer"
 else
     same "opencl" "$(digests tests/unit/kernels_alone -b opencl)"
+    same "opencl, 1 thread" "$(digests tests/unit/kernels_alone -b opencl -j 1)"
+    ${CC:-cc} -O1 -shared -fPIC -DBK_OCL_NARROW -I"$data/../kernels" -I"$data/../kernels/backend" -Ikernels "$data/../kernels/backend/bk_ocl.c" -o "$dir/bk_opencl.so" -ldl || failed=1
+    same "opencl, in pieces as on a GPU" "$(SLUICE_BACKENDS=$dir digests tests/unit/kernels_alone -b opencl)"
     same "decode on cpu, cluster on opencl" "$(digests tests/unit/kernels_alone -b decode=cpu,cluster=opencl)"
+    one_thread
 fi
 exit $failed

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BK_ABI 3u                 /* grows with every change of what stands below */
+#define BK_ABI 4u                 /* grows with every change of what stands below */
 
 struct bk_dev;
 struct bk_mem;
@@ -26,6 +26,7 @@ struct bk_info {
     char driver[64];
     uint64_t memory;             /* bytes; 0 = not known */
     int numa;                    /* node, -1 = not known */
+    int wide;                    /* its kernels are made with K_WIDE or K_SERIAL (ktypes.h) */
 };
 
 struct bk_option {
@@ -44,7 +45,6 @@ struct bk_ops {
     unsigned abi;                /* the first in every version */
     const char *source;          /* of a plugin: the hash of the kernels it was made from */
     const char *name;
-    int serial;                  /* one thread does a whole group (K_SERIAL in kdef.h) */
     int async;                   /* a copy on one queue runs beside a kernel on another */
     int (*count)(void);          /* devices; 0 without a driver */
     int (*describe)(int i, struct bk_info *info, char *why, size_t room);

@@ -117,6 +117,7 @@ static int cpu_describe(int i, struct bk_info *info, char *why, size_t room)
     snprintf(info->driver, sizeof info->driver, "%u threads", cpus());
     info->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     info->numa = -1;
+    info->wide = 1;
     return 0;
 }
 
@@ -425,7 +426,7 @@ static int cpu_wait(struct bk_queue *q)
 const struct bk_ops *bk_cpu_entry(void)
 {
     static const struct bk_ops ops = {
-        .abi = BK_ABI, .name = "cpu", .serial = 1, .count = cpu_count, .describe = cpu_describe,
+        .abi = BK_ABI, .name = "cpu", .count = cpu_count, .describe = cpu_describe,
         .open = cpu_open, .close = cpu_close, .errstr = cpu_errstr, .alloc = cpu_alloc,
         .free = cpu_free, .host_register = cpu_host_register,
         .host_unregister = cpu_host_unregister, .host_alloc = cpu_host_alloc,

@@ -39,7 +39,8 @@ enum {
     CL_DEVICE_TOPOLOGY_AMD = 0x4037,
     CL_PLATFORM_NAME = 0x0902, CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_FP_DENORM = 1, CL_FP_CORRECT_DIVIDE_SQRT = 1 << 7,
-    CL_MEM_READ_WRITE = 1, DEVICES_MAX = 64, NEED_LOCAL = 32 << 10,
+    CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002, CL_DEVICE_PARTITION_BY_COUNTS = 0x1087,
+    CL_MEM_READ_WRITE = 1, DEVICES_MAX = 64, NEED_LOCAL = 32 << 10, WIDE_LOCAL = 128 << 10,
 };
 
 /* The functions used, as a table: return type, name, arguments. */
@@ -48,6 +49,8 @@ enum {
     F(cl_int, clGetPlatformInfo, (cl_handle, cl_uint, size_t, void *, size_t *)) \
     F(cl_int, clGetDeviceIDs, (cl_handle, cl_ulong, cl_uint, cl_handle *, cl_uint *)) \
     F(cl_int, clGetDeviceInfo, (cl_handle, cl_uint, size_t, void *, size_t *)) \
+    F(cl_int, clCreateSubDevices, (cl_handle, const intptr_t *, cl_uint, cl_handle *, cl_uint *)) \
+    F(cl_int, clReleaseDevice, (cl_handle)) \
     F(cl_handle, clCreateContext, (const intptr_t *, cl_uint, const cl_handle *, void *, void *, cl_int *)) \
     F(cl_int, clReleaseContext, (cl_handle)) \
     F(cl_handle, clCreateCommandQueue, (cl_handle, cl_handle, cl_ulong, cl_int *)) \
@@ -100,6 +103,7 @@ struct bk_kern {
 struct bk_dev {
     char err[300];
     cl_handle device, context, program;
+    bool part;                   /* device is a part of one, and ours to release */
     struct bk_kern kern[32];
     uint64_t used, limit, largest;
 };
@@ -243,6 +247,9 @@ static int ocl_describe(int i, struct bk_info *info, char *why, size_t room)
     snprintf(info->driver, sizeof info->driver, "OpenCL driver %.40s", driver);
     snprintf(info->class, sizeof info->class, "%s", number(d, CL_DEVICE_TYPE) == CL_DEVICE_TYPE_CPU ? "cpu" : "gpu");
     info->memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE);
+#ifndef BK_OCL_NARROW            /* a test wants them as a GPU has them */
+    info->wide = number(d, CL_DEVICE_TYPE) == CL_DEVICE_TYPE_CPU && number(d, CL_DEVICE_LOCAL_MEM_SIZE) >= WIDE_LOCAL;
+#endif
     no = unfit(d);
     if (no) {
         snprintf(why, room, "%s", no);
@@ -263,10 +270,12 @@ static void ocl_close(struct bk_dev *d)
         cl.clReleaseProgram(d->program);
     if (d->context)
         cl.clReleaseContext(d->context);
+    if (d->part)
+        cl.clReleaseDevice(d->device);
     free(d);
 }
 
-static int build(struct bk_dev *d, char *why, size_t room)
+static int build(struct bk_dev *d, bool wide, char *why, size_t room)
 {
     const char *text = k_source;
     char log[2000] = "";
@@ -277,12 +286,30 @@ static int build(struct bk_dev *d, char *why, size_t room)
         snprintf(why, room, "clCreateProgramWithSource: error %d", rc);
         return -1;
     }
-    rc = cl.clBuildProgram(d->program, 1, &d->device, BUILD_OPTIONS, NULL, NULL);
+    rc = cl.clBuildProgram(d->program, 1, &d->device, wide ? BUILD_OPTIONS " -DK_WIDE" : BUILD_OPTIONS, NULL, NULL);
     if (rc != 0) {
         cl.clGetProgramBuildInfo(d->program, d->device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
         snprintf(why, room, "the kernels do not compile (error %d): %s", rc, log);
         return -1;
     }
+    return 0;
+}
+
+/* The device, or as much of a CPU as so many threads are. */
+static int take_device(struct bk_dev *d, int i, const struct bk_info *info, unsigned threads, char *why, size_t room)
+{
+    const intptr_t counts[] = { CL_DEVICE_PARTITION_BY_COUNTS, (intptr_t)threads, 0, 0 };
+    cl_handle whole = list.device[i];
+
+    d->device = whole;
+    if (threads == 0 || strcmp(info->class, "cpu") != 0 || threads >= number(whole, CL_DEVICE_MAX_COMPUTE_UNITS))
+        return 0;
+    cl_int rc = cl.clCreateSubDevices(whole, counts, 1, &d->device, NULL);
+    if (rc != 0) {
+        snprintf(why, room, "%s cannot be held to %u threads (clCreateSubDevices: error %d)", info->id, threads, rc);
+        return -1;
+    }
+    d->part = true;
     return 0;
 }
 
@@ -298,7 +325,10 @@ static int ocl_open(int i, const struct bk_option *o, struct bk_dev **out, char 
         snprintf(why, room, "out of memory");
         return -1;
     }
-    d->device = list.device[i];
+    if (take_device(d, i, &info, o->threads, why, room) < 0) {
+        ocl_close(d);
+        return -1;
+    }
     d->limit = o->memory_limit;
     d->largest = number(d->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     d->context = cl.clCreateContext(NULL, 1, &d->device, NULL, NULL, &rc);
@@ -307,7 +337,7 @@ static int ocl_open(int i, const struct bk_option *o, struct bk_dev **out, char 
         ocl_close(d);
         return -1;
     }
-    if (build(d, why, room) < 0) {
+    if (build(d, info.wide, why, room) < 0) {
         ocl_close(d);
         return -1;
     }
