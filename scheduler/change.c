@@ -18,7 +18,7 @@
 #include "mem.h"
 #include "sluiced.h"
 
-enum item_kind { ITEM_NODE, ITEM_SHM, ITEM_MARK, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
+enum item_kind { ITEM_NODE, ITEM_SHM, ITEM_MARK, ITEM_DEVICE, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
 
 struct item {
     enum item_kind kind;
@@ -26,6 +26,7 @@ struct item {
     union {
         struct row_node node;            /* ITEM_SHM: name and shm_wanted only */
         struct row_mark mark;
+        struct row_device device;
         struct row_move move;
         struct { const char *name, *value; } setting;
         struct event *event;
@@ -173,6 +174,15 @@ void change_mark(struct change *c, const struct row_mark *row)
         keep(c, strings[i]);
 }
 
+void change_device(struct change *c, const struct row_device *row)
+{
+    struct row_device *r = &item_add(c, ITEM_DEVICE)->device;
+
+    *r = *row;
+    keep(c, &r->node);
+    keep(c, &r->serial);
+}
+
 void change_move(struct change *c, const struct row_move *row)
 {
     struct row_move *r = &item_add(c, ITEM_MOVE)->move;
@@ -205,6 +215,8 @@ static int item_write(struct item *it, struct db *db, struct err *e)
         return rows_put_node(db, &it->node, e);
     case ITEM_SHM:
         return rows_put_node_shm(db, it->node.name, it->node.shm_wanted, e);
+    case ITEM_DEVICE:
+        return rows_put_device(db, &it->device, e);
     case ITEM_MARK:
         return rows_put_mark(db, &it->mark, e);
     case ITEM_MOVE:

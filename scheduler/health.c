@@ -262,8 +262,10 @@ void health_fact(struct node *n, const char *part, const char *owner, const char
 
 void health_mark_cleared(struct node *n, const struct mark *m)
 {
-    if (strcmp(m->owner_kind, "health") == 0 && n->health != NULL)
-        conduct_forget(&n->health->conduct);
+    if (strcmp(m->owner_kind, "health") != 0 || n->health == NULL)
+        return;
+    conduct_forget(&n->health->conduct);
+    health_part_cleared(n, m);
 }
 
 /* ---- a node by its work ---- */

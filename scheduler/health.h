@@ -16,6 +16,7 @@ void health_destroy(struct health *h);
 
 /* ---- at start-up ---- */
 void health_restore_mark(struct node *n, const struct row_mark *row);       /* open or cleared: counts in its window */
+void health_restore_device(struct node *n, const struct row_device *row);    /* one that was seen on it */
 int  health_restore(struct health *h, struct db *db, struct err *e);        /* the brakes */
 
 /* ---- from the flow of TFs ---- */
@@ -34,6 +35,7 @@ void health_refused(struct node *n, const char *word, const char *text);
 void health_registered(struct node *n);
 void health_report(struct node *n);
 void health_mark_cleared(struct node *n, const struct mark *m);             /* its record begins anew */
+void health_forget_devices(struct node *n);                                 /* it is retired: none is missed any more */
 void health_node_free(struct node *n);
 
 /* ---- for people ---- */

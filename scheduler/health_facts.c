@@ -20,142 +20,8 @@
 #include "mem.h"
 #include "str.h"
 
-static const double broken_limit_s = 5;      /* a process that is replaced is no broken device */
 static const double clock_limit_s = 2;
 static const double memory_share = 0.9;      /* of the class's: the kernel and the firmware keep some */
-
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
-/* ---- devices ---- */
-
-static struct known *known_find(struct node_health *h, const char *serial)
-{
-    for (unsigned i = 0; i < h->n_known; i++) {
-        if (strcmp(h->known[i].serial, serial) == 0)
-            return &h->known[i];
-    }
-    return NULL;
-}
-
-static void known_add(struct node_health *h, const char *serial, unsigned place)
-{
-    h->known = mem_grow(h->known, h->n_known + 1, sizeof(*h->known));
-    h->known[h->n_known] = (struct known){ .place = place };
-    snprintf(h->known[h->n_known++].serial, sizeof(h->known[0].serial), "%.120s", serial);
-}
-
-static const Sluice__Device *device_find(Sluice__Device *const *devices, size_t n, const char *serial)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (str_equal(devices[i]->serial, serial))
-            return devices[i];
-    }
-    return NULL;
-}
-
-/* The place of a known device that is gone has another one now. */
-static bool is_replaced(struct node_health *h, const struct known *k, Sluice__Device *const *devices, size_t n)
-{
-    return k->place < n && devices[k->place]->serial != NULL && known_find(h, devices[k->place]->serial) == NULL;
-}
-
-static void say_replaced(struct node *n, struct known *k, const char *serial)
-{
-    char reason[400];
-
-    snprintf(reason, sizeof(reason), "another device: GPU %u is serial %.120s now, it was %.120s", k->place, serial, k->serial);
-    health_mark(n, serial, "hardware", "hw", LEVEL_NOTE, reason, NULL);
-    health_fact(n, k->serial, "device", "hw", LEVEL_GOOD, NULL);
-    snprintf(k->serial, sizeof(k->serial), "%.120s", serial);
-    k->missing = false;
-    k->broken_since = 0;
-}
-
-static void say_missing(struct node *n, struct known *k, size_t count)
-{
-    char reason[240];
-
-    snprintf(reason, sizeof(reason), "GPU %u (serial %.120s) missing: %zu of %u devices are there", k->place, k->serial, count, n->health->n_known);
-    k->missing = true;
-    health_fact(n, k->serial, "device", "hw", LEVEL_BAD, reason);
-}
-
-/* A device whose memory does not come back is marked with who holds it; the mark goes when it works again, because it was never the device's fault. */
-static void say_unclean(struct node *n, struct known *k, const Sluice__Device *d)
-{
-    struct str pids = { 0 };
-    char reason[400];
-
-    for (size_t i = 0; i < d->n_pids; i++)
-        str_addf(&pids, "%s%u", i == 0 ? "pids " : ", ", d->pids[i]);
-    snprintf(reason, sizeof(reason), "%.399s", d->why != NULL && d->why[0] != '\0' ? d->why : "its memory is not free");
-    health_mark(n, k->serial, "device-memory", "sw", LEVEL_BAD, reason, str_text(&pids));
-    str_free(&pids);
-}
-
-static void say_state(struct node *n, struct known *k, const Sluice__Device *d)
-{
-    bool works = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_FREE || d->state == SLUICE__DEVICE_STATE__DEVICE_BUSY);
-    bool broken = d->has_state && d->state == SLUICE__DEVICE_STATE__DEVICE_BROKEN;
-    char reason[400];
-
-    k->missing = false;
-    if (d->has_state && d->state == SLUICE__DEVICE_STATE__DEVICE_UNCLEAN)
-        say_unclean(n, k, d);
-    if (!broken)
-        k->broken_since = 0;
-    if (works) {
-        health_fact(n, k->serial, "device", "hw", LEVEL_GOOD, NULL);
-        mark_automatic_clear(n, k->serial, "health", "device-memory", "its memory is free again");
-    }
-    if (!broken)
-        return;
-    if (k->broken_since == 0)
-        k->broken_since = now_s();
-    if (now_s() - k->broken_since < broken_limit_s)
-        return;
-    snprintf(reason, sizeof(reason), "GPU %u (serial %.120s) does not work: %.200s", k->place, k->serial, d->why == NULL || d->why[0] == '\0' ? "its worker gives no reason" : d->why);
-    health_fact(n, k->serial, "device", "hw", LEVEL_BAD, reason);
-}
-
-static void look_at_devices(struct node *n, Sluice__Device *const *devices, size_t count)
-{
-    struct node_health *h = health_of(n);
-    unsigned before = h->n_known;
-
-    for (unsigned i = 0; i < before; i++) {
-        struct known *k = &h->known[i];
-        const Sluice__Device *d = device_find(devices, count, k->serial);
-
-        if (d != NULL)
-            say_state(n, k, d);
-        else if (is_replaced(h, k, devices, count))
-            say_replaced(n, k, devices[k->place]->serial);
-        else if (!k->missing)
-            say_missing(n, k, count);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (devices[i]->serial != NULL && known_find(h, devices[i]->serial) == NULL)
-            known_add(h, devices[i]->serial, (unsigned)i);
-    }
-}
-
-/* Marks of health on devices that are neither there nor missed: the node has all that its class has. */
-static void forget_gone_parts(struct node *n, const struct conf_class *class)
-{
-    struct mark *m, *next;
-
-    if (!n->d->conf->health.clear_automatic || class == NULL || n->registered->n_devices < class->devices)
-        return;
-    for (m = TAILQ_FIRST(&n->marks); m != NULL; m = next) {
-        next = TAILQ_NEXT(m, entry);
-        if (!m->closing && strcmp(m->owner_kind, "health") == 0 && strcmp(m->part, "node") != 0 && !node_part_is_here(n, m->part))
-            mark_automatic_clear(n, m->part, "health", m->owner, "it is about a part no longer present");
-    }
-}
 
 /* ---- the machine ---- */
 
@@ -173,6 +39,25 @@ static void look_at_boot(struct node *n)
     snprintf(h->boot_id, sizeof(h->boot_id), "%.63s", boot);
 }
 
+/* What its drivers call the devices against what our configuration says: the worker may have another one. */
+static void look_at_arch(struct node *n, const struct conf_class *class)
+{
+    struct str others = { 0 };
+    char reason[400];
+    unsigned count = 0;
+
+    for (size_t i = 0; class->gpu_arch != NULL && i < n->registered->n_devices; i++) {
+        const Sluice__Device *d = n->registered->devices[i];
+
+        if (d->arch != NULL && d->arch[0] != '\0' && strcmp(d->arch, class->gpu_arch) != 0 && count++ < 4)
+            str_addf(&others, "%s%.60s is %.30s", others.len == 0 ? "" : ", ", d->serial, d->arch);
+    }
+    snprintf(reason, sizeof(reason), "%u of its devices %s no %s, which class %s has: %.300s%s", count, count == 1 ? "is" : "are", class->gpu_arch == NULL ? "" : class->gpu_arch,
+             class->name, str_text(&others), count > 4 ? ", ..." : "");
+    health_fact(n, NULL, "architecture", "hw", count > 0 ? LEVEL_BAD : LEVEL_GOOD, reason);
+    str_free(&others);
+}
+
 static void look_at_class(struct node *n, const struct conf_class *class)
 {
     char reason[240], has[32], wants[32];
@@ -184,6 +69,7 @@ static void look_at_class(struct node *n, const struct conf_class *class)
     health_fact(n, NULL, "hardware", "hw", n->registered->n_devices < class->devices ? LEVEL_NOTE : LEVEL_GOOD, reason);
     small = class->memory > 0 && n->registered->has_memory && (double)n->registered->memory < memory_share * (double)class->memory;
     snprintf(reason, sizeof(reason), "the machine has %s of memory, class %s has %s", str_size_text(n->registered->memory, has), class->name, str_size_text(class->memory, wants));
+    look_at_arch(n, class);
     health_fact(n, NULL, "memory", "hw", small ? LEVEL_BAD : LEVEL_GOOD, reason);
 }
 
@@ -211,8 +97,8 @@ void health_registered(struct node *n)
         return;
     look_at_class(n, class);
     look_at_clock(n);
-    look_at_devices(n, n->registered->devices, n->registered->n_devices);
-    forget_gone_parts(n, class);
+    health_devices(n, n->registered->devices, n->registered->n_devices);
+    health_gone_parts(n, class);
 }
 
 /* ---- reports ---- */
@@ -249,7 +135,7 @@ void health_report(struct node *n)
     if (!n->added)
         return;
     if (r->n_devices > 0)
-        look_at_devices(n, r->devices, r->n_devices);
+        health_devices(n, r->devices, r->n_devices);
     look_at_clock(n);
     look_at_room(n, "disk", "disk", r->has_disk_free, r->disk_free, conf->disk_min);
     look_at_room(n, "memory-left", "memory", r->has_memory_free, r->memory_free, conf->memory_min);

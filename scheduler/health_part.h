@@ -7,7 +7,7 @@
 enum { LEVEL_GOOD, LEVEL_NOTE, LEVEL_BAD };
 
 /* A device that was seen on the node. */
-struct known { char serial[121]; unsigned place; bool missing; double broken_since; };      /* monotonic s, 0: works */
+struct known { char serial[121]; unsigned place; int64_t seen; bool missing; double broken_since; };      /* seen: wall ns, first; broken: monotonic s, 0: works */
 
 struct node_health {
     struct conduct conduct;
@@ -26,5 +26,13 @@ struct node_health *health_of(struct node *n);
 void health_mark(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason, const char *evidence);
 /* What holds now about a part of n (NULL: the node): marked when it was not, taken back when it is good again, as far as that is allowed. */
 void health_fact(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason);
+
+
+/* health_devices.c */
+void health_devices(struct node *n, Sluice__Device *const *devices, size_t count);         /* these are there now */
+/* Marks of health on devices that are neither there nor missed go, where the site wants it: the node has all that its class has. */
+void health_gone_parts(struct node *n, const struct conf_class *class);
+/* A mark on a device that is away was cleared: it is not missed any more. */
+void health_part_cleared(struct node *n, const struct mark *m);
 
 #endif

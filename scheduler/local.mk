@@ -22,7 +22,7 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/clear.c \
 	%D%/counters.c %D%/counters.h \
 	%D%/events.c %D%/events.h \
-	%D%/health.c %D%/health.h %D%/health_facts.c %D%/health_part.h \
+	%D%/health.c %D%/health.h %D%/health_devices.c %D%/health_facts.c %D%/health_part.h \
 	%D%/health_rules.c %D%/health_rules.h \
 	%D%/helper.c %D%/helper.h \
 	%D%/hook.c %D%/hook.h \

@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "flow.h"
+#include "health.h"
 #include "hostlist.h"
 #include "log.h"
 #include "mem.h"
@@ -203,6 +204,7 @@ static void retired(struct change *c, void *arg, int rc, const struct err *why)
         if (rc == 0) {
             flow_worker_lost(n, "the node is retired");
             n->added = false;
+            health_forget_devices(n);
             log_info("node %s: retired by %s", n->name, change_author(c));
         }
         node_changed(n);

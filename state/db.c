@@ -209,9 +209,19 @@ int db_meta_put(struct db *db, const char *key, const char *value, struct err *e
 static int check_there(struct db *db, struct err *e)
 {
     int moved = 0;
+    struct stat st;
 
-    if (sqlite3_file_control(db->sql, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved)
+    if (sqlite3_file_control(db->sql, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved) {
+        /* It never shrinks by itself; with its pages in the cache SQLite would write on for long. */
+        if (stat(db->path, &st) == 0 && st.st_size < db->size) {
+            db_damaged(db, e, "it was cut short while in use");
+            db->fault = DB_FAULT_FULL;
+            db->code = SQLITE_CORRUPT;
+            return -1;
+        }
+        db->size = st.st_size > db->size ? st.st_size : db->size;
         return 0;
+    }
     db->fault = DB_FAULT_FULL;
     db->code = SQLITE_IOERR_VNODE;
     return err_set(e, ERR_STATE, "%s was removed or replaced while in use: nothing can be stored; put it back, or start sluiced anew with a backup",

@@ -8,10 +8,10 @@
 
 enum {
     DB_APPLICATION_ID = 0x534c5543,       /* "SLUC" */
-    DB_VERSION        = 4,                /* of schema.sql */
+    DB_VERSION        = 5,                /* of schema.sql */
     DB_VERSION_MOST   = 1000,             /* no schema will get there: a number above it is damage */
     DB_PAGE           = 4096,
-    DB_STATEMENTS     = 17,
+    DB_STATEMENTS     = 18,
     DB_ID_SIZE        = 33,               /* 32 hex digits */
 };
 
@@ -32,6 +32,7 @@ struct db {
     bool          saving_space;               /* the reserve was given up */
     enum db_fault fault;
     int           code;                       /* SQLite's, of the last failure */
+    int64_t       size;                       /* of the file, the most that was seen */
     char          id[DB_ID_SIZE];
     int64_t       busy_since, busy_limit;     /* ns */
     atomic_llong  wait_until;                 /* monotonic ns, 0: no end beyond busy_limit */

@@ -22,6 +22,8 @@ static const struct db_migration migrations[] = {
     { 4, "ALTER TABLE run ADD COLUMN nice INTEGER NOT NULL DEFAULT 100; ALTER TABLE run ADD COLUMN nice_min INTEGER NOT NULL DEFAULT -20;"
          "ALTER TABLE run ADD COLUMN nice_max INTEGER NOT NULL DEFAULT 19; ALTER TABLE job ADD COLUMN nice INTEGER NOT NULL DEFAULT 100;"
          "ALTER TABLE job ADD COLUMN nice_min INTEGER NOT NULL DEFAULT -20; ALTER TABLE job ADD COLUMN nice_max INTEGER NOT NULL DEFAULT 19" },
+    { 5, "CREATE TABLE known_device (node TEXT NOT NULL, serial TEXT NOT NULL, place INTEGER NOT NULL, seen INTEGER NOT NULL, forgotten INTEGER NOT NULL, "
+         "UNIQUE (node, serial)) STRICT" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

@@ -51,6 +51,11 @@ static const struct column mark_columns[] = {
     { "clear_reason", TEXT, AT(clear_reason) },
 };
 #undef ROW
+#define ROW row_device
+static const struct column device_columns[] = {
+    { "node", WORD, AT(node) }, { "serial", WORD, AT(serial) }, { "place", U32, AT(place) }, { "seen", I64, AT(seen) }, { "forgotten", I64, AT(forgotten) },
+};
+#undef ROW
 #define ROW row_move
 static const struct column move_columns[] = {
     { "id", U64, AT(id) }, { "node", WORD, AT(node) }, { "to", WORD, AT(to) }, { "when", TEXT, AT(when) }, { "state", WORD, AT(state) },
@@ -111,7 +116,7 @@ static const struct column crash_columns[] = {
 #undef ROW
 _Static_assert(offsetof(struct row_job_file, extents_size) == offsetof(struct row_job_file, extents) + sizeof(void *), "BYTES: the size follows the pointer");
 
-enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_TASKS_AGAIN, SLOT_END };
+enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_TASKS_AGAIN, SLOT_DEVICE, SLOT_END };
 _Static_assert((int)SLOT_END <= (int)DB_STATEMENTS, "every table keeps its statement");
 
 #define COLUMNS(t) t##_columns, ARRAY_LEN(t##_columns)
@@ -119,6 +124,7 @@ static const struct table
     events    = { "event",    "seq",        (enum db_slot)SLOT_EVENT,    COLUMNS(event) },
     nodes     = { "node",     "name",       (enum db_slot)SLOT_NODE,     COLUMNS(node) },
     marks     = { "mark",     "id",         (enum db_slot)SLOT_MARK,     COLUMNS(mark) },
+    devices   = { "known_device", "node, serial", (enum db_slot)SLOT_DEVICE, COLUMNS(device) },
     moves     = { "move",     "id",         (enum db_slot)SLOT_MOVE,     COLUMNS(move) },
     runs      = { "run",      "id",         (enum db_slot)SLOT_RUN,      COLUMNS(run) },
     run_tfs   = { "run_tf",   "run, tf",    (enum db_slot)SLOT_RUN_TF,   COLUMNS(run_tf) },
@@ -226,6 +232,7 @@ int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e)
 
 int rows_put_node(struct db *db, const struct row_node *n, struct err *e)         { return put(db, &nodes, n, e); }
 int rows_put_mark(struct db *db, const struct row_mark *m, struct err *e)         { return put(db, &marks, m, e); }
+int rows_put_device(struct db *db, const struct row_device *d, struct err *e)     { return put(db, &devices, d, e); }
 int rows_put_move(struct db *db, const struct row_move *m, struct err *e)         { return put(db, &moves, m, e); }
 int rows_put_run(struct db *db, const struct row_run *r, struct err *e)           { return put(db, &runs, r, e); }
 int rows_put_run_tf(struct db *db, const struct row_run_tf *t, struct err *e)     { return put(db, &run_tfs, t, e); }
@@ -362,6 +369,17 @@ int rows_load_marks(struct db *db, bool open_only, int (*each)(void *arg, const 
     if (cursor_open(&c, db, &marks, open_only ? "WHERE cleared = 0 ORDER BY id" : "ORDER BY id", e) < 0)
         return -1;
     FOR_EACH(c, m, stopped);
+    return cursor_close(&c, stopped);
+}
+
+int rows_load_devices(struct db *db, int (*each)(void *arg, const struct row_device *), void *arg, struct err *e)
+{
+    struct cursor c;
+    struct row_device d;
+    int stopped = 0;
+    if (cursor_open(&c, db, &devices, "WHERE forgotten = 0 ORDER BY node, place, serial", e) < 0)
+        return -1;
+    FOR_EACH(c, d, stopped);
     return cursor_close(&c, stopped);
 }
 

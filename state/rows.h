@@ -29,6 +29,11 @@ struct row_mark {
 int rows_put_mark(struct db *db, const struct row_mark *m, struct err *e);
 int rows_load_marks(struct db *db, bool open_only, int (*each)(void *arg, const struct row_mark *), void *arg, struct err *e);
 
+/* A device that was seen on a node; forgotten: it is not missed any more. */
+struct row_device { const char *node, *serial; uint32_t place; int64_t seen, forgotten; };
+int rows_put_device(struct db *db, const struct row_device *d, struct err *e);
+int rows_load_devices(struct db *db, int (*each)(void *arg, const struct row_device *), void *arg, struct err *e);      /* those that are not forgotten */
+
 struct row_move { uint64_t id; const char *node, *to, *when, *state, *requested_by, *text; int64_t at, deadline, created, ended; };
 int rows_put_move(struct db *db, const struct row_move *m, struct err *e);
 int rows_load_moves(struct db *db, bool open_only, int (*each)(void *arg, const struct row_move *), void *arg, struct err *e);

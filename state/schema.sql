@@ -210,3 +210,13 @@ CREATE TABLE crash (
     attempt   INTEGER NOT NULL,
     purged    INTEGER NOT NULL
 ) STRICT;
+
+-- Devices that were seen on a node, so that one that is missing, or has another serial, is found after a restart too.
+CREATE TABLE known_device (
+    node       TEXT NOT NULL,
+    serial     TEXT NOT NULL,
+    place      INTEGER NOT NULL,            -- in the worker's list, when it was seen first
+    seen       INTEGER NOT NULL,            -- then
+    forgotten  INTEGER NOT NULL,            -- replaced, or a person said that it is gone for good
+    UNIQUE (node, serial)
+) STRICT;

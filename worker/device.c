@@ -437,6 +437,7 @@ void devices_found(struct devices *all, const struct gpu *list, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         struct device *d = device_init(all, list[i].device.id);
         snprintf(d->backend, sizeof d->backend, "%s", list[i].device.backend);
+        snprintf(d->arch, sizeof d->arch, "%s", list[i].device.class);
         d->memory = list[i].device.memory;
         d->numa = list[i].device.numa;
         d->since = worker_now(all->worker);

@@ -16,7 +16,7 @@ enum { RECIPES = 8 };                            /* that a process keeps at a ti
 
 struct device {
     struct devices *all;
-    char     serial[96], class[64], software[64], backend[16];      /* backend: "" for one on the CPU */
+    char     serial[96], class[64], software[64], backend[16], arch[32];      /* backend, arch: "" for one on the CPU */
     bool     emulated;
     bool     off;                                /* a mark took it out: nothing new */
     bool     unclean;                            /* its memory is not free, or not known to be: no process is started */

@@ -86,6 +86,7 @@ void devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
         sluice__device__init(m);
         m->serial = (char *)d->serial;
         m->class_ = (char *)d->class;
+        m->arch = d->arch[0] ? (char *)d->arch : NULL;
         m->has_emulated = m->has_state = m->has_restarts = m->has_stalls = 1;
         m->emulated = d->emulated;
         m->state = shown(d);

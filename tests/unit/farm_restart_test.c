@@ -168,7 +168,7 @@ static void marks_and_pools_outlive_sigkill(void **state)
     struct fixture *f = *state;
     struct ledger l = { .marks = { 0 } };
     const char *scale = getenv("SLUICE_TEST_SCALE"), *given = getenv("SLUICE_TEST_SEED");
-    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL), kills = KILLS, mid = 0;
+    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : getenv("SLUICE_SOAK") != NULL ? (unsigned)time(NULL) : 1, kills = KILLS, mid = 0;
     struct peer *p;
 
     if (scale != NULL && atof(scale) > 0)

@@ -334,13 +334,14 @@ static void marks_of_people_and_the_other_pool_do_not_count(void **state)
 
 /* ---- hardware ---- */
 
-struct machine { const char *node, *boot; uint64_t start, memory; unsigned n, missing, other; bool broken; int64_t shift; };
+struct machine { const char *node, *boot; uint64_t start, memory; unsigned n, missing, other; bool broken; int64_t shift; const char *arch; };
 
 static void fill_device(Sluice__Device *d, char serial[32], const struct machine *m, unsigned i)
 {
     snprintf(serial, 32, i == m->other ? "GPU-new" : "GPU-%u", i);
     sluice__device__init(d);
     d->serial = serial;
+    d->arch = (char *)m->arch;
     d->has_state = true;
     d->state = m->broken && i == 0 ? SLUICE__DEVICE_STATE__DEVICE_BROKEN : SLUICE__DEVICE_STATE__DEVICE_FREE;
     d->why = (char *)(d->state == SLUICE__DEVICE_STATE__DEVICE_BROKEN ? "GPU query stuck since 12:00" : "");
@@ -463,6 +464,131 @@ static void b66_a_missing_gpu_is_a_mark_on_it(void **state)
     assert_int_equal(n->n_marks, 1);
     assert_string_equal(n->marks[0]->part, "GPU-7");
     assert_true(n->usable);
+    peer_close(w);
+    peer_close(p);
+}
+
+static void start_anew(struct fixture *f)
+{
+    fx_stop(f);
+    fx_start(f);
+}
+
+/* B66, with sluiced started anew in between: what was there before is known, so the missing one has a name. */
+static void b66_a_gpu_that_went_while_nobody_looked_is_found_and_named(void **state)
+{
+    struct fixture *f = *state;
+    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    const Sluice__Node *n;
+    struct peer *w, *p;
+
+    fx_start(f);
+    w = machine_register(f, &m);
+    peer_close(w);
+    start_anew(f);
+    p = person(f);
+    assert_true(node_has_part(node_of(f, "g1"), "GPU-7"));       /* can be marked before its worker is back */
+    m.start = 2;
+    m.missing = 7;
+    w = machine_register(f, &m);
+    n = ask_node(p, "g1");
+    assert_non_null(mark_by(n, "device"));
+    assert_string_equal(mark_by(n, "device")->part, "GPU-7");
+    assert_string_equal(mark_by(n, "device")->reason, "GPU 7 (serial GPU-7) missing: 7 of 8 devices are there");
+    assert_true(n->usable);
+    /* cleared by a person it is gone for good: neither the next report nor the next start brings the mark back */
+    assert_int_equal(ask_clear(p, "g1", mark_by(n, "device")->id, true, false), 0);
+    machine_report(w, &m);
+    assert_null(mark_by(ask_node(p, "g1"), "device"));
+    peer_close(w);
+    peer_close(p);
+    start_anew(f);
+    p = person(f);
+    m.start = 3;
+    w = machine_register(f, &m);
+    assert_null(mark_by(ask_node(p, "g1"), "device"));
+    peer_close(w);
+    fx_turn(f, 0.1);
+    /* another one in a known place, seen after a start */
+    start_anew(f);
+    peer_close(p);
+    p = person(f);
+    m.start = 4;
+    m.missing = 99;
+    m.other = 2;
+    w = machine_register(f, &m);
+    fx_turn(f, 0.1);                                     /* the note on the node, that one was away, goes */
+    n = ask_node(p, "g1");
+    assert_non_null(mark_by(n, "hardware"));
+    assert_string_equal(mark_by(n, "hardware")->part, "GPU-new");
+    assert_string_equal(mark_by(n, "hardware")->reason, "another device: GPU 2 is serial GPU-new now, it was GPU-2");
+    assert_int_equal(n->n_marks, 1);
+    peer_close(w);
+    peer_close(p);
+}
+
+static void a_retired_node_misses_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    Sluice__RetireNodes retire = SLUICE__RETIRE_NODES__INIT;
+    Sluice__AddNodes add = SLUICE__ADD_NODES__INIT;
+    char *names[1] = { (char *)"g1" };
+    struct peer *w, *p;
+
+    fx_start(f);
+    p = person(f);
+    w = machine_register(f, &m);
+    peer_close(w);
+    retire.names = add.names = names;
+    retire.n_names = add.n_names = 1;
+    add.class_ = (char *)"big";
+    peer_ask(p, &retire.base);
+    assert_int_equal(answer_code(p), 0);
+    peer_ask(p, &add.base);
+    assert_int_equal(answer_code(p), 0);
+    peer_close(p);
+    start_anew(f);
+    p = person(f);
+    m.start = 2;
+    m.missing = 7;
+    w = machine_register(f, &m);
+    assert_null(mark_by(ask_node(p, "g1"), "device"));
+    assert_non_null(mark_by(ask_node(p, "g1"), "hardware"));
+    peer_close(w);
+    peer_close(p);
+}
+
+/* Our configuration says what the class has; the worker's may say something else. */
+static void devices_of_another_architecture_than_the_class_take_the_node_out(void **state)
+{
+    struct fixture *f = *state;
+    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99, .arch = "gfx908" };
+    const Sluice__Node *n;
+    struct peer *w, *p;
+
+    fx_conf(f, "class big { devices = 8  shm = 1M  gpu_arch = gfx906 }\nnode \"g[1-4]\" { class = big }\nhealth { clear_automatic = yes }\n");
+    fx_start(f);
+    p = person(f);
+    w = machine_register(f, &m);
+    n = ask_node(p, "g1");
+    assert_int_equal(n->n_marks, 1);
+    assert_string_equal(n->marks[0]->owner, "architecture");
+    assert_string_equal(n->marks[0]->reason, "8 of its devices are no gfx906, which class big has: GPU-0 is gfx908, GPU-1 is gfx908, GPU-2 is gfx908, GPU-3 is gfx908, ...");
+    assert_false(n->usable);
+    peer_close(w);
+    fx_turn(f, 0.1);
+    m.start = 2;
+    m.arch = "gfx906";
+    w = machine_register(f, &m);
+    fx_turn(f, 0.1);
+    assert_int_equal(ask_node(p, "g1")->n_marks, 0);
+    peer_close(w);
+    fx_turn(f, 0.1);
+    m.start = 3;
+    m.arch = NULL;                                       /* emulated, or on the CPU */
+    w = machine_register(f, &m);
+    assert_int_equal(ask_node(p, "g1")->n_marks, 0);
     peer_close(w);
     peer_close(p);
 }
@@ -682,6 +808,9 @@ int main(void)
         CASE(the_brake_ends_marking_until_a_person_resets_it),
         CASE(marks_of_people_and_the_other_pool_do_not_count),
         CASE(b66_a_missing_gpu_is_a_mark_on_it),
+        CASE(b66_a_gpu_that_went_while_nobody_looked_is_found_and_named),
+        CASE(a_retired_node_misses_nothing),
+        CASE(devices_of_another_architecture_than_the_class_take_the_node_out),
         CASE(another_serial_is_a_note_on_that_device),
         CASE(b14_marks_of_health_on_gone_parts_go_where_the_site_wants_it),
         CASE(b68_a_device_that_stays_broken_is_marked_with_its_reason),

@@ -11,6 +11,7 @@ static const struct row_node NODE = { .name = "mi50-001", .class = "mi50", .pool
 static const struct row_mark MARK = { .id = 1, .node = "n1", .part = "gpu-serial", .owner_kind = "user", .owner = "ops", .class = "hw", .severity = "block",
                                       .reason = "it's \"broken\"; DROP TABLE mark;--\n\t\xc3\xa4", .evidence = "see log", .created = 21, .until = 22, .cleared = 0,
                                       .cleared_by = NULL, .clear_reason = NULL };
+static const struct row_device DEVICE = { .node = "n3", .serial = "GPU-1f", .place = 7, .seen = 26, .forgotten = 0 };
 static const struct row_move MOVE = { .id = 2, .node = "n2", .to = "async", .when = "drained", .state = "waiting", .requested_by = "expert", .text = "t",
                                       .at = 31, .deadline = 32, .created = 33, .ended = 0 };
 static const struct row_job JOB = { .id = 4, .name = "j", .owner = "o", .key = "k", .state = "waiting", .workflow = "decode", .backends = "decode=cpu",
@@ -53,6 +54,15 @@ static int see_mark(void *arg, const struct row_mark *b)
     ++*(int *)arg;
     SAME(id); SAME_TEXT(node); SAME_TEXT(part); SAME_TEXT(owner_kind); SAME_TEXT(owner); SAME_TEXT(class); SAME_TEXT(severity); SAME_TEXT(reason);
     SAME_TEXT(evidence); SAME(created); SAME(until); SAME(cleared); SAME_TEXT(cleared_by); SAME_TEXT(clear_reason);
+    return 0;
+}
+
+static int see_device(void *arg, const struct row_device *b)
+{
+    const struct row_device *a = &DEVICE;
+    ++*(int *)arg;
+    SAME_TEXT(node); SAME_TEXT(serial);
+    SAME(place); SAME(seen); SAME(forgotten);
     return 0;
 }
 
@@ -145,6 +155,16 @@ static void put_all(struct db *db)
     good(rows_put_node(db, &NODE, why));
     good(rows_put_mark(db, &MARK, why));
     good(rows_put_move(db, &MOVE, why));
+    struct row_device old = DEVICE;
+    old.serial = "GPU-0e";
+    old.forgotten = 27;
+    good(rows_put_device(db, &old, why));
+    old.forgotten = 0;
+    old.node = "n2";
+    good(rows_put_device(db, &old, why));
+    old.forgotten = 28;                  /* the same device again: one row */
+    good(rows_put_device(db, &old, why));
+    good(rows_put_device(db, &DEVICE, why));
     good(rows_put_run(db, &run, why));
     good(rows_put_run_tf(db, &TF, why));
     good(rows_put_job(db, &JOB, why));
@@ -160,6 +180,7 @@ static void see_all(struct db *db)
     int n = 0;
     good(rows_load_nodes(db, see_node, &n, why));
     good(rows_load_marks(db, true, see_mark, &n, why));
+    good(rows_load_devices(db, see_device, &n, why));
     good(rows_load_moves(db, true, see_move, &n, why));
     good(rows_load_runs(db, true, see_run, &n, why));
     good(rows_load_run_tfs(db, 3, 0, 10, see_tf, &n, why));
@@ -167,7 +188,7 @@ static void see_all(struct db *db)
     good(rows_load_jobs(db, true, see_job, &n, why));
     good(rows_load_tasks(db, 4, see_task, &n, why));
     good(rows_load_crashes(db, see_crash, &n, why));
-    assert_int_equal(n, 9);
+    assert_int_equal(n, 10);
     n = 0;
     good(rows_load_job_files(db, 4, see_file, &n, why));
     assert_int_equal(n, 2);
