@@ -36,6 +36,7 @@ static int mark_options(const struct args *a, Sluice__MarkNodes *q, struct err *
         return err_set(e, ERR_USAGE, "--until: that time is past");
     if (q->has_until)
         echo_time("until", q->until);
+    q->tool = (char *)args_text(a, "tool", NULL);
     q->has_dry_run = q->dry_run = args_has(a, "dry-run");
     return 0;
 }
@@ -92,6 +93,7 @@ int cmd_clear(struct context *ctx, const struct args *a, struct err *e)
     q.has_id = args_has(a, "id");
     q.has_any_owner = q.any_owner = args_has(a, "any-owner");
     q.has_repeat_ok = q.repeat_ok = args_has(a, "repeat-ok");
+    q.tool = (char *)args_text(a, "tool", NULL);
     q.has_dry_run = q.dry_run = args_has(a, "dry-run");
     r = change(ctx, &q.base, e);
     free(q.names);

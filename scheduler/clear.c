@@ -1,7 +1,7 @@
 /* clear.c - people clear marks
  *
  * From: CLEAR_MARKS.  To: mark.c, change.c.
- * One's own marks, or with the right those of others. A list is cleared whole or not at all: every node is looked at before anything goes.
+ * One's own marks, those of the program in whose name one asks, or with the right those of others. A list is cleared whole or not at all: every node is looked at before anything goes.
  */
 #include "config.h"
 
@@ -13,8 +13,11 @@
 #include "mem.h"
 #include "str.h"
 
-static bool is_own(const struct session *s, const struct mark *m)
+/* Who asks in the name of a program means that program's marks alone. */
+static bool is_own(const struct session *s, const char *tool, const struct mark *m)
 {
+    if (tool != NULL && tool[0] != '\0')
+        return strcmp(m->owner_kind, "tool") == 0 && strcmp(m->owner, tool) == 0;
     return strcmp(m->owner_kind, "person") == 0 && s->peer.user[0] != '\0' && strcmp(m->owner, s->peer.user) == 0;
 }
 
@@ -27,7 +30,7 @@ struct clearing {
 
 static bool may_go(const struct clearing *k, const struct mark *m)
 {
-    return !m->closing && (k->q->id == 0 || m->id == k->q->id) && (k->any_owner || is_own(k->s, m));
+    return !m->closing && (k->q->id == 0 || m->id == k->q->id) && (k->any_owner || is_own(k->s, k->q->tool, m));
 }
 
 /* The first mark that was meant but may not go, and how many may. */
@@ -181,7 +184,7 @@ void mark_clear(struct session *s, uint32_t id, const void *message)
     int *rc = NULL;
     size_t n = 0;
 
-    if (mark_check_reason(q->reason, &e) < 0 || (nodes = cleared_nodes(s, q, &n, &e)) == NULL)
+    if (mark_check_reason(q->reason, &e) < 0 || mark_check_tool(q->tool, &e) < 0 || (nodes = cleared_nodes(s, q, &n, &e)) == NULL)
         goto refused;
     errs = mem_array(n, sizeof(*errs));
     rc = mem_array(n, sizeof(*rc));

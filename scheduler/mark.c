@@ -226,6 +226,13 @@ int mark_check_reason(const char *reason, struct err *e)
     return 0;
 }
 
+int mark_check_tool(const char *tool, struct err *e)
+{
+    if (tool == NULL || tool[0] == '\0' || str_is_name(tool))
+        return 0;
+    return err_set(e, ERR_USAGE, "tool '%.80s': a program's name has 1 to 63 letters, digits, '.', '_', '-'", tool);
+}
+
 static int check_class(const char *class, struct err *e)
 {
     static const char *const words[] = { "hw", "sw", "user", "ops" };
@@ -244,6 +251,8 @@ static int check_mark(const Sluice__MarkNodes *m, struct err *e)
     if (m->n_parts > MOST_PARTS)
         return err_set(e, ERR_USAGE, "%zu devices, at most %d at a time", m->n_parts, MOST_PARTS);
     if (mark_check_reason(m->reason, e) < 0 || check_class(m->class_, e) < 0)
+        return -1;
+    if (mark_check_tool(m->tool, e) < 0)
         return -1;
     if (m->has_until && m->until != 0 && m->until <= clock_wall_ns())
         return err_set(e, ERR_USAGE, "the end of the mark is in the past");
@@ -296,10 +305,29 @@ struct node **mark_find_nodes(struct sluiced *d, char *const *names, size_t n, s
     return nodes;
 }
 
+/* The open mark of a program that says the very same again, as one that looks every minute does: one fault, one mark. */
+static const struct mark *said_before(struct node *n, const struct row_mark *want)
+{
+    const struct mark *m;
+
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (!m->closing && strcmp(want->owner_kind, "tool") == 0 && strcmp(m->owner_kind, "tool") == 0 && strcmp(m->owner, want->owner) == 0
+            && strcmp(m->part, want->part == NULL ? "node" : want->part) == 0 && strcmp(m->reason, want->reason) == 0
+            && m->block == (strcmp(want->severity, "info") != 0) && m->until == want->until)
+            return m;
+    }
+    return NULL;
+}
+
 static void set_one(struct change *c, struct mark_batch *b, struct node *n, const struct row_mark *want, bool dry_run)
 {
+    const struct mark *before = said_before(n, want);
     struct mark *m;
 
+    if (before != NULL) {
+        change_result(c, n->name, ERR_NONE, before->id, "is marked so already: mark %llu", (unsigned long long)before->id);
+        return;
+    }
     if (dry_run) {
         change_result(c, n->name, ERR_NONE, 0, "would be marked%s%s", want->part == NULL ? "" : ": device ", want->part == NULL ? "" : want->part);
         return;
@@ -342,7 +370,7 @@ void mark_nodes(struct session *s, uint32_t id, const void *message)
 {
     const Sluice__MarkNodes *m = message;
     struct row_mark want = {
-        .owner_kind = "person", .owner = s->peer.user, .class = m->class_ == NULL || m->class_[0] == '\0' ? "hw" : m->class_,
+        .owner_kind = m->tool != NULL && m->tool[0] != '\0' ? "tool" : "person", .owner = m->tool != NULL && m->tool[0] != '\0' ? m->tool : s->peer.user, .class = m->class_ == NULL || m->class_[0] == '\0' ? "hw" : m->class_,
         .severity = m->has_severity && m->severity == SLUICE__SEVERITY__INFO ? "info" : "block", .reason = m->reason,
         .until = m->has_until ? m->until : 0,
     };

@@ -13,6 +13,7 @@ struct mark_batch {
 void mark_batch_free(struct mark_batch *b);
 
 int mark_check_reason(const char *reason, struct err *e);
+int mark_check_tool(const char *tool, struct err *e);
 struct mark *mark_find(struct node *n, uint64_t id);
 /* The nodes by name, or NULL and e names the first that is not there. Caller frees. */
 struct node **mark_find_nodes(struct sluiced *d, char *const *names, size_t n, struct err *e);

@@ -76,6 +76,8 @@ static const char *mark_code(const struct mark *m)
 {
     if (strcmp(m->owner_kind, "person") == 0)
         return "MarkedByOperator";
+    if (strcmp(m->owner_kind, "tool") == 0)
+        return "MarkedByTool";
     return strcmp(m->owner_kind, "slurm") == 0 ? "MarkedBySlurm" : "MarkedByHealth";
 }
 

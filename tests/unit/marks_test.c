@@ -127,6 +127,83 @@ static void a_list_stops_at_a_repeat_offender(void **state)
     peer_close(p);
 }
 
+/* ---- programs ---- */
+
+static int ask_mark_as(struct peer *p, const char *tool, const char *node, const char *reason, const char *part)
+{
+    Sluice__MarkNodes m = SLUICE__MARK_NODES__INIT;
+    char *names[1] = { (char *)(uintptr_t)node }, *parts[1] = { (char *)(uintptr_t)part };
+
+    m.names = names;
+    m.n_names = 1;
+    m.parts = parts;
+    m.n_parts = part != NULL;
+    m.reason = (char *)(uintptr_t)reason;
+    m.tool = (char *)(uintptr_t)tool;
+    peer_ask(p, &m.base);
+    return answer_code(p);
+}
+
+static int ask_clear_as(struct peer *p, const char *tool, const char *node)
+{
+    Sluice__ClearMarks m = SLUICE__CLEAR_MARKS__INIT;
+    char *names[1] = { (char *)(uintptr_t)node };
+
+    m.names = names;
+    m.n_names = 1;
+    m.reason = (char *)"good again";
+    m.tool = (char *)(uintptr_t)tool;
+    peer_ask(p, &m.base);
+    return answer_code(p);
+}
+
+static void a_program_marks_once_and_clears_its_own_alone(void **state)
+{
+    struct fixture *f = *state;
+    Sluice__GetHistory q = SLUICE__GET_HISTORY__INIT;
+    const Sluice__History *h;
+    const Sluice__Node *n;
+    struct peer *p;
+
+    fx_start(f);
+    p = person(f);
+    assert_int_equal(ask_mark_as(p, "ipmi watch", "n1", "hot", NULL), ERR_USAGE);
+    assert_int_equal(ask_mark_as(p, "a|b", "n1", "hot", NULL), ERR_USAGE);
+    assert_int_equal(ask_mark_as(p, "ipmi-watch", "n1", "hot", NULL), 0);
+    assert_int_equal(ask_mark_as(p, "ipmi-watch", "n1", "hot", NULL), 0);            /* it looks every minute */
+    assert_string_equal(((const Sluice__Changed *)p->answer)->results[0]->text, "is marked so already: mark 1");
+    assert_int_equal(((const Sluice__Changed *)p->answer)->results[0]->id, 1);
+    assert_int_equal(ask_mark_as(p, "ipmi-watch", "n1", "fan 2 stands", NULL), 0);
+    assert_int_equal(ask_mark_as(p, "raid-watch", "n1", "hot", NULL), 0);
+    assert_int_equal(ask_mark(p, "n1", "PSU swap, ticket 17", NULL), 0);
+    n = ask_node(p, "n1");
+    assert_int_equal(n->n_marks, 4);
+    assert_string_equal(n->marks[0]->owner_kind, "tool");
+    assert_string_equal(n->marks[0]->owner, "ipmi-watch");
+    assert_true(node_has_why(n, "MarkedByTool") && node_has_why(n, "MarkedByOperator"));
+
+    assert_int_equal(ask_clear_as(p, "other-watch", "n1"), ERR_STATE);
+    assert_string_equal(answer_word(p), "OtherOwner");
+    assert_int_equal(ask_clear_as(p, "ipmi-watch", "n1"), 0);
+    assert_int_equal(ask_node(p, "n1")->n_marks, 2);                                  /* raid-watch's and the person's */
+    assert_int_equal(ask_clear(p, "n1", 0, false, true), 0);                          /* a person's own: not the program's */
+    n = ask_node(p, "n1");
+    assert_int_equal(n->n_marks, 1);
+    assert_string_equal(n->marks[0]->owner, "raid-watch");
+    assert_false(n->usable);
+    assert_int_equal(ask_clear(p, "n1", 0, false, false), ERR_STATE);
+    assert_int_equal(ask_clear(p, "n1", 0, true, false), ERR_STATE);
+    assert_string_equal(answer_word(p), "RepeatOffender");
+    assert_int_equal(ask_clear(p, "n1", 0, true, true), 0);                           /* with the right: any owner's */
+    assert_int_equal(ask_node(p, "n1")->n_marks, 0);
+    h = (const Sluice__History *)peer_ask(p, &q.base);
+    for (size_t i = 0; i < h->n_events; i++) {
+        if (strcmp(h->events[i]->what, "marked") == 0)
+            assert_non_null(strstr(h->events[i]->who, "uid"));                        /* the real author of each */
+    }
+    peer_close(p);
+}
+
 /* ---- what hangs on a name stays with the name ---- */
 
 static bool is_reloaded(void *arg)
@@ -246,19 +323,26 @@ static void b14_a_mark_outlives_the_device_and_says_so(void **state)
 
 /* ---- moves, killed between two steps ---- */
 
+/* Both listings, of one moment: nothing happened between them. */
 static unsigned pools_of(struct peer *p, const char *node)
 {
     Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
+    uint64_t seq[2] = { 0, 1 };
     unsigned count = 0;
 
-    for (int pool = 0; pool < 2; pool++) {
-        const Sluice__Nodes *nodes;
+    for (int tries = 0; seq[0] != seq[1] && tries < 100; tries++) {
+        count = 0;
+        for (int pool = 0; pool < 2; pool++) {
+            const Sluice__Nodes *nodes;
 
-        q.pool = (char *)pool_name[pool];
-        nodes = (const Sluice__Nodes *)peer_ask(p, &q.base);
-        for (size_t i = 0; i < nodes->n_nodes; i++)
-            count += strcmp(nodes->nodes[i]->name, node) == 0;
+            q.pool = (char *)pool_name[pool];
+            nodes = (const Sluice__Nodes *)peer_ask(p, &q.base);
+            seq[pool] = nodes->seq;
+            for (size_t i = 0; i < nodes->n_nodes; i++)
+                count += strcmp(nodes->nodes[i]->name, node) == 0;
+        }
     }
+    assert_true(seq[0] == seq[1]);
     return count;
 }
 
@@ -337,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(clearing_a_list_says_per_node_what_goes_and_stops_at_others),
         CASE(a_list_stops_at_a_repeat_offender),
+        CASE(a_program_marks_once_and_clears_its_own_alone),
         CASE(marks_and_pool_outlive_a_configuration_without_the_node),
         CASE(b14_a_mark_outlives_the_device_and_says_so),
         CASE(killed_between_two_steps_a_node_is_in_exactly_one_pool),
