@@ -154,11 +154,25 @@ static void about_jobs(struct alarms *a, int pool)
     tell(a, "JobsStuck", text, "move nodes there (sluice move LIST --to POOL), or cancel the job", 0);
 }
 
+static void about_full_jobs(struct alarms *a)
+{
+    const char *why = NULL;
+    char text[400];
+    uint64_t first = 0;
+    unsigned n = job_count_full(a->d, &first, &why);
+
+    if (n == 0)
+        return;
+    snprintf(text, sizeof(text), "%u job%s paused, job %llu first: %.300s", n, n == 1 ? " is" : "s are", (unsigned long long)first, why);
+    tell(a, "JobsPaused", text, "make room there; they go on by themselves within seconds", 0);
+}
+
 static void about_pools(struct alarms *a)
 {
     static const char *const see_why = "see why its nodes are not usable (sluice nodes -p POOL); put that right, clear marks, or move nodes there";
     char text[160];
 
+    about_full_jobs(a);
     for (int p = 0; p < 2; p++) {
         unsigned usable = farm_usable(a->d->farm, p), min = a->d->conf->pools[p].min_good, run_min = 0;
         uint64_t run = 0;

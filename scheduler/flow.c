@@ -317,6 +317,8 @@ void flow_worker_disconnected(struct node *n)
 
     assign_forget_node(x);
     flow_node_changed(n);
+    if (n->d->jobs)
+        job_full_report(n->d->jobs, n);
 }
 
 void flow_worker_lost(struct node *n, const char *why)
@@ -390,6 +392,8 @@ void flow_report(struct node *n, const Sluice__Report *r)
     struct fnode *x = flow_node(f, n);
     double now = flow_now(f);
 
+    if (f->d->jobs)
+        job_full_report(f->d->jobs, n);
     if (n->load.speed != speed_of(n) || n->load.size != size_of(n))
         flow_node_changed(n);
     if (!reports_differ(x, r, x->differs)) {

@@ -74,6 +74,7 @@ void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, siz
 void job_fill_free(Sluice__Job **jobs, size_t n);
 const char *run_name(struct sluiced *d, uint64_t id);      /* of an open run; "" when it has none */
 /* How many jobs are on that no node of the pool can take as things are; then the first of them and the code of why. */
+unsigned job_count_full(struct sluiced *d, uint64_t *first, const char **why);         /* that pause because their disk is full */
 unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why);
 bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run);        /* a run is on: its minimum of nodes */
 

@@ -178,6 +178,7 @@ void job_destroy(struct job *j)
     free(j->key);
     free(j->classes);
     free(j->why);
+    free(j->full);
     ran_free(j->ran);
     work_free(&j->work);
     free(j);
@@ -289,6 +290,8 @@ Sluice__JobState job_state_now(const struct job *j)
 {
     if (j->held)
         return SLUICE__JOB_STATE__HELD;
+    if (j->full)
+        return SLUICE__JOB_STATE__PAUSED;
     return j->n[TASK_RUNNING] + j->n[TASK_DONE] + j->n[TASK_FAILED] > 0 ? SLUICE__JOB_STATE__JOB_RUNNING : SLUICE__JOB_STATE__WAITING;
 }
 
@@ -296,7 +299,7 @@ void job_gate(struct job *j)
 {
     bool was = j->work.paused;
 
-    j->work.paused = !j->stored || j->held || j->releases > 0 || j->begin > clock_wall_ns();
+    j->work.paused = !j->stored || j->held || j->full || j->releases > 0 || j->begin > clock_wall_ns();
     if (was && !j->work.paused)
         flow_kick(j->work.flow);
 }

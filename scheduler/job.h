@@ -42,6 +42,7 @@ struct job {
     uint64_t n_tasks, next;              /* next: no waiting task below it without a TF */
     uint64_t n[TASK_STATES], skipped_files;
     struct ran *ran;                     /* what the stages of those done ran on */
+    char    *full;                       /* why it pauses: no room for its results; NULL: it does not */
     bool     held;                       /* nothing more of it is given out until it is released */
     unsigned releases;                   /* releases and reruns that are not on disk yet: nothing is given out before */
     bool     stored, stored_over;
@@ -91,6 +92,9 @@ void job_free_details(struct job *j);
 
 /* The file that a task belongs to. */
 struct job_file *job_file_of(const struct job *j, uint64_t number);
+
+/* jobfull.c: a report of n came, or n is out of contact */
+void job_full_report(struct jobs *jobs, const struct node *n);
 
 /* taskrows.c: a row that will be written soon, many in one change, in the order they came; `rec`, if there is one, is told. The strings of row live for the
  * call. */

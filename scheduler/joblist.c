@@ -22,6 +22,8 @@ static const char *why_of(const struct job *j)
         return j->why;
     if (j->held)
         return "held";
+    if (j->full && !j->ended)
+        return j->full;
     if (j->ended || j->n[TASK_WAITING] == 0)
         return NULL;
     if (j->begin > clock_wall_ns())
@@ -121,6 +123,24 @@ unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const cha
         if (n++ == 0) {
             *first = j->work.id;
             *why = w;
+        }
+    }
+    return n;
+}
+
+unsigned job_count_full(struct sluiced *d, uint64_t *first, const char **why)
+{
+    unsigned n = 0;
+    struct job *j;
+
+    if (d->jobs == NULL)
+        return 0;
+    TAILQ_FOREACH(j, &d->jobs->open, entry) {
+        if (j->full == NULL)
+            continue;
+        if (n++ == 0) {
+            *first = j->work.id;
+            *why = j->full;
         }
     }
     return n;

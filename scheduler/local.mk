@@ -52,6 +52,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/job.c %D%/job.h \
 	%D%/jobcontrol.c \
 	%D%/joblist.c \
+	%D%/jobfull.c \
 	%D%/jobload.c \
 	%D%/jobsubmit.c \
 	%D%/ledger.c %D%/ledger.h \

@@ -53,6 +53,7 @@ struct deliver {
     struct worker *worker;
     TAILQ_HEAD(, delivery) list;
     unsigned undelivered, limit;
+    uint64_t full_sum;                           /* of the jobs whose disk is full, as reported last */
     const char *word;                            /* "" when all is well */
     char text[512];
 };
@@ -79,9 +80,25 @@ void deliver_destroy(struct deliver *d)
     free(d);
 }
 
-bool deliver_has_room(const struct deliver *d)
+static bool is_full(const struct delivery *x)
 {
-    return d->undelivered < d->limit;
+    return x->end == DELIVER_AGAIN_FULL && x->pause > 0;
+}
+
+/* What waits for the full disk of a job leaves the room of the others. */
+bool deliver_has_room(const struct deliver *d, uint64_t job)
+{
+    const struct delivery *x;
+    unsigned full = 0;
+
+    TAILQ_FOREACH(x, &d->list, entry) {
+        if (!is_full(x) || x->tf.job == 0)
+            continue;
+        if (x->tf.job == job)
+            return false;
+        full += x->undelivered;
+    }
+    return d->undelivered - full < d->limit;
 }
 
 const char *deliver_trouble(const struct deliver *d, const char **text)
@@ -517,7 +534,39 @@ void deliver_stray(struct deliver *d, const Sluice__Verdict *m)
 
 /* ---- waiting for the disk ---------------------------------------------------------------------------------- */
 
-/* The gravest of what holds results up. */
+unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsigned n)
+{
+    const struct delivery *x;
+    unsigned found = 0, i;
+
+    TAILQ_FOREACH(x, &d->list, entry) {
+        if (!is_full(x) || x->tf.job == 0)
+            continue;
+        for (i = 0; i < found && out[i].job != x->tf.job; i++)
+            ;
+        if (i == found && found < n)
+            out[found++] = (struct full_job){ x->tf.job, x->why.text };
+    }
+    return found;
+}
+
+/* Some jobs' disks became full, or are not any more: sluiced is to hear of it. */
+static void look_full(struct deliver *d)
+{
+    struct full_job job[FULL_JOBS];
+    unsigned n = deliver_full_jobs(d, job, FULL_JOBS);
+    uint64_t sum = n;
+
+    for (unsigned i = 0; i < n; i++)
+        sum = sum * 31 + job[i].job;
+    if (sum != d->full_sum)
+        worker_changed(d->worker);
+    d->full_sum = sum;
+    for (unsigned i = 0; i < n; i++)
+        devices_give_back(d->worker->devices, job[i].job, "the disk of its job's results is full");
+}
+
+/* The gravest of what holds results up. A job's full disk is the job's trouble, not the node's. */
 static void look(struct deliver *d)
 {
     int64_t now = worker_now(d->worker);
@@ -526,6 +575,8 @@ static void look(struct deliver *d)
     struct delivery *x;
 
     TAILQ_FOREACH(x, &d->list, entry) {
+        if (is_full(x) && x->tf.job != 0)
+            continue;
         double limit = x->held ? x->held->work->deliver_timeout : d->worker->conf->limits.deliver_timeout;
         if (x->again_at != 0 && (word[0] == '\0' || x->end == DELIVER_AGAIN_FULL)) {
             word = x->end == DELIVER_AGAIN_FULL ? "OutputFull" : "OutputFailing";
@@ -557,4 +608,5 @@ void deliver_tick(struct deliver *d)
             submit(x);
     }
     look(d);
+    look_full(d);
 }

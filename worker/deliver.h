@@ -14,7 +14,7 @@ struct deliver;
 struct deliver *deliver_create(struct worker *w);
 void deliver_destroy(struct deliver *d);         /* after its pool ended */
 /* Whether one more result may come: the number that waits for its disk is bounded, so that a full disk stops the devices, not the memory. */
-bool deliver_has_room(const struct deliver *d);
+bool deliver_has_room(const struct deliver *d, uint64_t job);        /* job 0: a run */
 /* Whether the descriptors are as the message announces them, sealed, and its texts sound. */
 int  deliver_check(const Sluice__RecoDone *m, const int *fds, unsigned n_fds, struct err *e);
 /* Takes over a result that was checked: the descriptors (set to -1). h may be gone afterwards. */
@@ -28,6 +28,10 @@ void deliver_stray(struct deliver *d, const Sluice__Verdict *m);
 void deliver_tick(struct deliver *d);
 /* What keeps results from being delivered: OutputFull, OutputFailing, OutputStalled, or "" and no text. */
 const char *deliver_trouble(const struct deliver *d, const char **text);
+/* Jobs whose results wait for a disk that is full: at most n, their numbers and why; texts live until the next tick. */
+enum { FULL_JOBS = 16 };
+struct full_job { uint64_t job; const char *text; };
+unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsigned n);
 void delivery_free(struct delivery *d);
 
 /* ---- the thread's part, alone for tests ---- */

@@ -289,13 +289,38 @@ void devices_off(struct devices *all, char *const *serials, size_t n)
     devices_pump(all);
 }
 
+/* The first in the queue whose result has somewhere to go. */
+static struct held *oldest(struct devices *all)
+{
+    struct held *h;
+
+    TAILQ_FOREACH(h, &all->queue, queue) {
+        if (deliver_has_room(all->worker->deliver, h->key.name.job))
+            return h;
+    }
+    return NULL;
+}
+
+void devices_give_back(struct devices *all, uint64_t job, const char *why)
+{
+    struct held *h, *next;
+
+    for (h = TAILQ_FIRST(&all->queue); h; h = next) {
+        next = TAILQ_NEXT(h, queue);
+        if (h->key.name.job != job)
+            continue;
+        TAILQ_REMOVE(&all->queue, h, queue);
+        held_fail(h, "Cancelled", NULL, NULL, NULL, "%s", why);
+    }
+}
+
 void devices_pump(struct devices *all)
 {
     bool any = all_off(all);
 
     for (unsigned i = 0; i < all->n && !all->stopping; i++) {
-        struct held *h = TAILQ_FIRST(&all->queue);
-        if (h == NULL || !deliver_has_room(all->worker->deliver))
+        struct held *h = oldest(all);
+        if (h == NULL)
             return;
         if (all->device[i].state == DEVICE_IDLE && all->device[i].chan != NULL && (any || !all->device[i].off))
             give(&all->device[i], h);

@@ -30,6 +30,8 @@ bool devices_stopped(const struct devices *d);   /* no process is left */
 void devices_add(struct devices *d, struct held *h);         /* a built TF: queued, the oldest goes first */
 /* Takes a queued TF out; asks the process of one that is being worked on to give up (it answers, or is ended). */
 void devices_cancel(struct devices *d, struct held *h);
+/* The TFs of a job that wait for a device go back to sluiced, which keeps them. */
+void devices_give_back(struct devices *d, uint64_t job, const char *why);
 void devices_pump(struct devices *d);            /* something that held them back may be gone */
 void devices_tick(struct devices *d);            /* deadlines; every 100 ms */
 void devices_nice(struct devices *d);

@@ -88,6 +88,21 @@ static void fill_domains(const struct worker *w, Sluice__Report *m, char *wanted
     m->misplaced = buffer_is_misplaced(w->buffer);
 }
 
+static void fill_full_jobs(const struct worker *w, Sluice__Report *m, Sluice__FullJob *full, Sluice__FullJob **fulls)
+{
+    struct full_job job[FULL_JOBS];
+
+    m->n_full_jobs = deliver_full_jobs(w->deliver, job, FULL_JOBS);
+    m->full_jobs = fulls;
+    for (size_t i = 0; i < m->n_full_jobs; i++) {
+        sluice__full_job__init(&full[i]);
+        full[i].has_job = true;
+        full[i].job = job[i].job;
+        full[i].text = (char *)job[i].text;
+        fulls[i] = &full[i];
+    }
+}
+
 static void send_report(struct report *r)
 {
     struct worker *w = r->worker;
@@ -134,6 +149,8 @@ static void send_report(struct report *r)
     m.huge_actual = buffer_huge(w->buffer);
     m.nice_text = (char *)devices_nice_text(w->devices);
     fill_domains(w, &m, domains, sizeof domains);
+    Sluice__FullJob full[FULL_JOBS], *fulls[FULL_JOBS];
+    fill_full_jobs(w, &m, full, fulls);
     link_send(w->link, &m.base);
     r->sent = ev_now(w->loop);
     r->late = 0;

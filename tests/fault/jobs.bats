@@ -126,3 +126,33 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   [ "$(json '[.tasks[].state] | unique | join(" ")' sluice job tfs "$id")" = done ]
   sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; false; }
 }
+
+@test "a job whose output disk is full pauses with the reason, and goes on by itself when there is room; others go on meanwhile" {
+  need_rooms
+  real_class 20
+  room disk -- "mkdir -p $FARM/out && mount -t tmpfs -o size=16M,mode=1777 tmpfs $FARM/out"
+  DISK=$ROOM_disk$FARM/out
+  daemon
+  async n001
+  again_worker n001
+  wait_until 20 node_is n001 .usable true
+  dd if=/dev/zero of="$DISK/filler" bs=64k 2>/dev/null || true
+  dd if=/dev/zero of="$DISK/filler2" bs=512 2>/dev/null || true
+  for ((i = 0; i < 20; i++)); do ln -s "$(sample 2)" "$FARM/in-$i.tf"; echo "$FARM/in-$i.tf"; done >"$FARM/list"
+  id=$(sluice submit --input "$FARM/list" --workflow decode --output "$FARM/out/full")
+  wait_until 20 job_is "$id" .state paused
+  [[ $(json '.jobs[0].why' sluice job show "$id") == "OutputFull: n001: "*"$FARM/out/full"*"No space left"* ]]
+  [[ $(alarm JobsPaused) == "1 job is paused, job $id first: OutputFull"* ]]
+  # the node is none the worse for it
+  node_is n001 '[.usable, .state != "error"] | join(" ")' "true true"
+  other=$(sluice submit "$(samples)" --workflow decode --output "$FARM/elsewhere")
+  sluice wait job "$other" --timeout 60s
+  job_is "$id" '[.state, .done, .failed] | join(" ")' "paused 0 0"
+  rm "$DISK"/filler*
+  sluice wait job "$id" --timeout 60s
+  job_is "$id" '[.state, .done, .failed, .retried] | join(" ")' "done 20 0 0"
+  for f in "$DISK"/full/*.digits; do [ "$(xxh3 "$f")" = "${DIGITS[2]}" ]; done
+  [ "$(ls "$DISK"/full | grep -c '\.digits$')" -eq 20 ]
+  wait_until 10 no_alarm JobsPaused
+  sluice check
+}

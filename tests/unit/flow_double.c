@@ -72,6 +72,14 @@ WEAK void nice_tell_works(struct sluiced *d, int pool) { (void)d; (void)pool; }
 WEAK int nice_set_work(struct session *s, uint32_t id, const Sluice__SetNice *q, struct err *e) { (void)q; (void)e; session_ok(s, id); return 0; }
 
 WEAK const char *run_name(struct sluiced *d, uint64_t id) { (void)d, (void)id; return "physics"; }
+WEAK unsigned job_count_full(struct sluiced *d, uint64_t *first, const char **why)
+{
+    (void)d;
+    (void)first;
+    (void)why;
+    return 0;
+}
+
 WEAK unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
 {
     (void)d;
