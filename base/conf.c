@@ -135,6 +135,7 @@ static const struct key limits_keys[] = {
     { "contact_timeout", REAL,  AT(conf_limits, contact_timeout), 0.1, 3600, "4" },
     { "lock_timeout",    REAL,  AT(conf_limits, lock_timeout), 0.1, 3600, "35" },
     { "grace",           REAL,  AT(conf_limits, grace),           0, 3600, "10" },
+    { "resize_timeout",  REAL,  AT(conf_limits, resize_timeout),  0.1, 86400, "900" },
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };
 

@@ -609,6 +609,8 @@ static void shift_by(struct farm *f, double stood)
     for (struct node *n = f->by_name; n != NULL; n = n->hh.next) {
         if (n->last_contact > 0)
             n->last_contact += stood;
+        if (n->shm.sent_at > 0)
+            n->shm.sent_at += stood;
     }
 }
 

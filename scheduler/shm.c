@@ -131,7 +131,7 @@ static void note(struct node *n, const char *what, uint64_t before, const char *
 
 static void settled(struct node *n)
 {
-    if (n->shm.state == SHM_RESIZING) {
+    if (n->shm.state == SHM_RESIZING || n->shm.state == SHM_FAILED) {
         log_info("node %s: its buffer has %llu bytes now", n->name, (unsigned long long)shm_active(n));
         note(n, "shm resized", n->shm.before, "");
     }
@@ -154,13 +154,36 @@ static void send_order(struct node *n)
     if (n->shm.sent || n->n_tfs > 0 || n->session == NULL)
         return;
     n->shm.sent = true;
+    if (n->shm.sent_at == 0)
+        n->shm.sent_at = now_s();
     node_send_settings(n);
+}
+
+/* What was to come of it is not heard: nobody waits for that. */
+static void judge_time(struct node *n)
+{
+    double limit = n->d->conf->limits.resize_timeout;
+    uint64_t request = n->shm.request;
+    char text[160];
+
+    if (n->shm.state != SHM_RESIZING)
+        return;
+    if (n->session == NULL && n->contact == SLUICE__CONTACT__LOST) {
+        log_warning("node %s: out of contact while its buffer was to get %llu bytes; done when its worker is back", n->name, (unsigned long long)n->shm_wanted);
+        n->shm.request = 0;
+        come_to(n, SHM_WAITING);
+        tell_waiters(n->d->shms, request);
+    } else if (n->session != NULL && n->shm.sent && now_s() - n->shm.sent_at > limit) {
+        snprintf(text, sizeof(text), "its worker did not answer within %g s (limits.resize_timeout)", limit);
+        failed(n, text);
+    }
 }
 
 static void begin(struct node *n)
 {
     n->shm.order = ++n->d->shms->last;
     n->shm.sent = false;
+    n->shm.sent_at = 0;
     n->shm.before = shm_active(n);
     log_info("node %s: its buffer is to get %llu bytes; no new work goes there meanwhile", n->name, (unsigned long long)n->shm_wanted);
     n->shm.state = SHM_RESIZING;
@@ -454,6 +477,7 @@ void shms_tick(struct shms *all)
     for (struct node *n = farm_first(all->d->farm); n != NULL; n = n->hh.next) {
         if (is_open(n))
             shm_check(n);
+        judge_time(n);
     }
     waiters_tick(all);
 }

@@ -3,6 +3,8 @@
  * From: people (session.c), workers (node.c), the clock.  To: the worker's Settings, node.c (no new work meanwhile), the database.
  * The wanted size is stored; what a worker has is what it says. A size that is wanted and not there is made as soon as the node is in contact and no run
  * uses it: at once when its worker has just started. What failed is tried again by the next SetShm, or when the worker starts again.
+ * A worker that does not answer within limits.resize_timeout has failed; what it says later is heard all the same. One that is out of contact meanwhile
+ * is waited for by nobody: the change goes on when it is back.
  */
 #ifndef SLUICE_SHM_H
 #define SLUICE_SHM_H
@@ -20,6 +22,7 @@ struct node_shm {
     uint64_t before;                   /* its size when the order was made */
     bool storing;                      /* the wish is on its way to the disk */
     bool sent;                         /* the worker has the order */
+    double sent_at;                    /* monotonic s, the first time, 0: not yet; moves along when we stood still ourselves */
     char text[400];                    /* why it failed */
 };
 

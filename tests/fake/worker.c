@@ -40,6 +40,8 @@ static struct {
     unsigned reject, fail, forget, stall, leave;        /* every K-th Assign of a worker; 0: never */
     double   full_from, full_s;
     unsigned full_worker;
+    double   resize_s;
+    unsigned resize_refuse, resize_silent;              /* every K-th worker */
     uint64_t tfs;
     int      ready_fd;
     bool     quiet, pull;
@@ -72,7 +74,10 @@ struct worker {
     uint64_t connections, reports;
     struct helds helds;
     struct fetcher *fetcher;
-    uint64_t used;
+    uint64_t used, buffer, generation;
+    uint64_t order, order_size, resized;                /* the newest order on the buffer's size; the one that was carried out last */
+    const char *resize_failure;
+    ev_timer resize;
     bool     device_busy[MAX_DEVICES];
     ev_timer report;
     int64_t  reported;                  /* monotonic ns */
@@ -177,10 +182,13 @@ static void report_now(struct worker *w)
 
     m.has_number = m.has_bytes_used = m.has_largest_free = m.has_buffer_size = m.has_generation = m.has_refused = m.has_stale = 1;
     m.number = ++w->reports;
-    m.bytes_used = is_full(w) ? opt.buffer : w->used;
-    m.largest_free = opt.buffer - m.bytes_used;
-    m.buffer_size = opt.buffer;
-    m.generation = 1;
+    m.bytes_used = is_full(w) ? w->buffer : w->used;
+    m.largest_free = w->buffer - m.bytes_used;
+    m.buffer_size = w->buffer;
+    m.generation = w->generation;
+    m.has_shm_order = w->resized != 0;
+    m.shm_order = w->resized;
+    m.shm_failure = (char *)w->resize_failure;
     m.refused = w->refused;
     m.stale = w->stale;
     count_phases(w, &m);
@@ -537,7 +545,7 @@ static void handle_assign(struct worker *w, const Sluice__Assign *a)
         refuse(w, a, "StaleFence");
     } else if (every(opt.leave, w->assigned)) {
         chan_close_after_send(connector_chan(w->link), 1);      /* assigned, not acknowledged */
-    } else if (every(opt.reject, w->assigned) || is_full(w) || w->used + a->bytes - (old ? old->bytes : 0) > opt.buffer) {
+    } else if (every(opt.reject, w->assigned) || is_full(w) || w->used + a->bytes - (old ? old->bytes : 0) > w->buffer || ev_is_active(&w->resize)) {
         refuse(w, a, "NoSpace");
     } else {
         s->epoch = a->fence->epoch;
@@ -590,6 +598,36 @@ static void handle_cancel(struct worker *w, const Sluice__Cancel *c)
     held_free(h);
 }
 
+/* ---- another size of the buffer ---- */
+
+static void on_resized(struct ev_loop *l, ev_timer *t, int events)
+{
+    struct worker *w = CONTAINER_OF(t, struct worker, resize);
+    bool refused = every(opt.resize_refuse, w->number);
+
+    (void)l, (void)events;
+    w->resized = w->order;
+    w->resize_failure = refused ? "told to refuse" : "";
+    if (!refused) {
+        w->buffer = w->order_size;
+        w->generation++;
+    }
+    report_soon(w);
+}
+
+static void handle_settings(struct worker *w, const Sluice__Settings *m)
+{
+    if (!m->has_shm_order || m->shm_order == w->order)
+        return;
+    w->order = m->shm_order;
+    w->order_size = m->shm_size;
+    if (every(opt.resize_silent, w->number))
+        return;
+    ev_timer_stop(loop, &w->resize);
+    ev_timer_set(&w->resize, opt.resize_s, 0);
+    ev_timer_start(loop, &w->resize);
+}
+
 /* ---- the connection ---- */
 
 static void send_register(struct worker *w, struct chan *c)
@@ -635,8 +673,8 @@ static void send_register(struct worker *w, struct chan *c)
     m.devices = devices;
     m.n_devices = opt.devices;
     m.memory = UINT64_C(512) << 30;
-    m.buffer_size = opt.buffer;
-    m.generation = 1;
+    m.buffer_size = w->buffer;
+    m.generation = w->generation;
     m.held = list;
     m.n_held = n;
     m.host = "fake";
@@ -736,6 +774,7 @@ static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, co
     (void)fds, (void)n_fds;
     switch (type) {
     case SLUICE__TYPE__REGISTERED: handle_registered(w, (const Sluice__Registered *)m); break;
+    case SLUICE__TYPE__SETTINGS:   handle_settings(w, (const Sluice__Settings *)m); break;
     case SLUICE__TYPE__RUN_OPEN:   handle_run_open((const Sluice__RunOpen *)m); break;
     case SLUICE__TYPE__ASSIGN:     handle_assign(w, (const Sluice__Assign *)m); break;
     case SLUICE__TYPE__VERDICT:    handle_verdict(w, (const Sluice__Verdict *)m); break;
@@ -758,7 +797,8 @@ static const struct option options[] = {
     { "build-seconds", 1, NULL, 'b' }, { "buffer", 1, NULL, 'B' }, { "devices", 1, NULL, 'd' }, { "building-limit", 1, NULL, 'l' },
     { "reject", 1, NULL, 'r' }, { "fail", 1, NULL, 'f' }, { "forget", 1, NULL, 'g' }, { "stall", 1, NULL, 'S' }, { "leave", 1, NULL, 'v' },
     { "full", 1, NULL, 'F' }, { "clock-shift", 1, NULL, 'C' }, { "seconds", 1, NULL, 'e' }, { "tfs", 1, NULL, 'T' },
-    { "ready-fd", 1, NULL, 'R' }, { "quiet", 0, NULL, 'q' }, { "pull", 0, NULL, 'P' }, { "help", 0, NULL, 'h' }, { 0 },
+    { "ready-fd", 1, NULL, 'R' }, { "resize-seconds", 1, NULL, 'Z' }, { "resize-refuse", 1, NULL, 'y' }, { "resize-silent", 1, NULL, 'z' },
+    { "quiet", 0, NULL, 'q' }, { "pull", 0, NULL, 'P' }, { "help", 0, NULL, 'h' }, { 0 },
 };
 
 static const char usage[] =
@@ -773,6 +813,8 @@ static const char usage[] =
     "                            after Built (and reconnect), connection closed instead of an answer\n"
     "  --full I:FROM:SECONDS     worker number I reports a full buffer and refuses from FROM s after the start for SECONDS;\n"
     "                            FROM -: from each SIGUSR1 on\n"
+    "  --resize-seconds S        another size of the buffer takes so long (default 0)\n"
+    "  --resize-refuse K, --resize-silent K  every K-th worker keeps its size: says why, or never answers\n"
     "  --clock-shift S           its wall clock is said to be S ahead\n"
     "  --seconds S, --tfs N      end after S, or when N TFs were accepted; else at SIGTERM\n"
     "  --ready-fd N              says ready when all are registered\n"
@@ -844,6 +886,9 @@ static void parse(int argc, char **argv)
         case 'S': opt.stall = (unsigned)whole("--stall", optarg, 0, UINT32_MAX); break;
         case 'v': opt.leave = (unsigned)whole("--leave", optarg, 0, UINT32_MAX); break;
         case 'F': parse_full(optarg); break;
+        case 'Z': opt.resize_s = real("--resize-seconds", optarg, 0, 3600); break;
+        case 'y': opt.resize_refuse = (unsigned)whole("--resize-refuse", optarg, 0, UINT32_MAX); break;
+        case 'z': opt.resize_silent = (unsigned)whole("--resize-silent", optarg, 0, UINT32_MAX); break;
         case 'C': opt.clock_shift_s = real("--clock-shift", optarg, -1e10, 1e10); break;
         case 'e': opt.until_s = real("--seconds", optarg, 0, 1e6); break;
         case 'T': opt.tfs = whole("--tfs", optarg, 1, UINT64_MAX); break;
@@ -872,6 +917,10 @@ static void worker_start(struct worker *w, unsigned i)
     w->number = opt.first + i;
     snprintf(w->name, sizeof(w->name), "%.40s%0*u", opt.prefix, (int)opt.width, w->number);
     w->seconds = opt.seconds[i % opt.n_seconds];
+    w->buffer = opt.buffer;
+    w->generation = 1;
+    w->resize_failure = "";
+    ev_init(&w->resize, on_resized);
     w->fetcher = fetcher_create(loop, w->name);
     TAILQ_INIT(&w->helds);
     ev_init(&w->report, on_report);
@@ -894,7 +943,7 @@ static void show_worker(const struct worker *w, bool last)
            (unsigned long long)w->refused, (unsigned long long)w->stale, (unsigned long long)w->built, (unsigned long long)w->done,
            (unsigned long long)w->failed, (unsigned long long)w->accepted, (unsigned long long)w->not_accepted,
            (unsigned long long)w->cancelled, (unsigned long long)w->forgotten, held, w->most,
-           (double)w->most_used / (double)opt.buffer, last ? "" : ", ");
+           (double)w->most_used / (double)w->buffer, last ? "" : ", ");
 }
 
 static uint64_t total(size_t field)
@@ -974,6 +1023,7 @@ static void worker_end(struct worker *w)
     }
     fetcher_destroy(w->fetcher);
     ev_timer_stop(loop, &w->report);
+    ev_timer_stop(loop, &w->resize);
 }
 
 int main(int argc, char **argv)

@@ -365,3 +365,68 @@ huge_pages() {
   "${IN_huge[@]}" env "PATH=$PATH" sluice shm clean --dir "$FARM/huge" >"$FARM/clean.txt"
   [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = 26 ] || { cat "$FARM/clean.txt"; false; }
 }
+
+# outcomes FILE: how many results there are of each kind.
+outcomes() {
+  jq -r '.results | group_by(.text | if test("has .* now$") then "ok" elif test("told to refuse") then "refused" elif test("did not answer within 2 s") then "silent" else . end)
+         | map((.[0].text | if test("has .* now$") then "ok" elif test("told to refuse") then "refused" elif test("did not answer within 2 s") then "silent" else . end)
+               + " " + (length | tostring) + " " + (map(.code) | unique | map(tostring) | join(","))) | .[]' "$1"
+}
+
+@test "350 nodes get the sizes of a profile in one command: each has its result; those that refuse or never answer keep their size, and work on" {
+  cat >"$FARM/conf" <<'CONF'
+class a { devices = 1 shm = "1G" }
+class b { devices = 1 shm = "1G" }
+profile "PbPb" { shm = { "a=4G", "b=6G" } }
+profile "pp"   { shm = { "a=2G", "b=3G" } }
+limits { resize_timeout = 2 }
+CONF
+  daemon
+  sluice node add 'a[001-280]' --class a >/dev/null; sluice node add 'b[001-070]' --class b >/dev/null
+  fakes() { start "$1" -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --name-prefix "$1" --class "$1" --count "$2" --quiet --resize-refuse 7 --resize-silent 50 --resize-seconds 0.3; }
+  fakes a 280; fakes b 70
+  wait_until 20 is '[.nodes[] | select(.state == "idle")] | length' 350 sluice nodes
+  begin=$(date +%s%N)
+  run -8 sluice shm set @all --profile PbPb --json
+  took=$((($(date +%s%N) - begin) / 1000000))
+  echo "350 nodes: $took ms"
+  [ $took -ge 2000 ] && [ $took -lt 9000 ]
+  sed -n '/^{/,$p' <<<"$output" >"$FARM/set.json"
+  [ "$(jq '.results | map(.node) | unique | length' "$FARM/set.json")" = 350 ]
+  # every 7th refuses, every 50th is silent: 40 + 10 and 5 + 1
+  [ "$(outcomes "$FARM/set.json")" = $'ok 294 0\nrefused 50 4\nsilent 6 4' ]
+  is '[.shm[] | select(.active == 4294967296)] | length' 235 sluice shm
+  is '[.shm[] | select(.active == 6442450944)] | length' 59 sluice shm
+  is '[.shm[] | select(.active == 1073741824 and .failed and .pending)] | length' 56 sluice shm
+  is '.shm[] | select(.node == "a050") | .text' 'its worker did not answer within 2 s (limits.resize_timeout)' sluice shm
+  is '.nodes[] | select(.name == "a050") | [.state, .usable] | map(tostring) | join(" ")' 'idle true' sluice nodes
+  alarm ShmNotSet
+  # killed in the middle of the next: what was acknowledged is what is wanted, and comes about
+  sluice shm set @all --profile pp --no-wait --json >"$FARM/set.json" || true
+  [ "$(jq '[.results[] | select(.code == 0)] | length' "$FARM/set.json")" = 350 ]
+  daemon_kill; daemon
+  is '[.shm[] | select(.wanted == (if .node[0:1] == "a" then 2147483648 else 3221225472 end))] | length' 350 sluice shm
+  wait_until 20 is '[.shm[] | select(.active == .wanted and (.pending | not))] | length' 294 sluice shm
+  wait_until 20 is '[.shm[] | select(.failed)] | length' 56 sluice shm
+  wait_until 20 is '[.nodes[] | select(.state == "idle")] | length' 350 sluice nodes
+}
+
+@test "a worker that goes in the middle of a change: nobody waits for it, its line says so, and it gets the size when it is back" {
+  cat >"$FARM/conf" <<'CONF'
+class fake { devices = 1 shm = "1G" }
+limits { contact_timeout = 1 }
+CONF
+  daemon; nodes_add 'n[001-003]'
+  workers 2
+  start late -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --first 3 --quiet --resize-silent 1
+  wait_until 20 is '[.nodes[] | select(.state == "idle")] | length' 3 sluice nodes
+  background asked sluice shm set 'n[001-003]' 2G --json
+  wait_until 10 is '.shm[] | select(.node == "n003") | .text' 'is resized' sluice shm
+  wait_until 10 is '[.shm[] | select(.active == 2147483648)] | length' 2 sluice shm
+  kill -KILL "$PID_late"; wait_until 10 ended "$PID_asked"
+  rc=0; wait "$PID_asked" || rc=$?
+  [ $rc -eq 8 ]
+  sed -n '/^{/,$p' "$FARM/asked.out" | jq -e '[.results[] | .text] == ["has 2G now", "has 2G now", "has 1G yet, is to get 2G: waits for its worker"]'
+  start late -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --first 3 --quiet
+  wait_until 10 is '[.shm[] | select(.active == 2147483648 and (.pending | not))] | length' 3 sluice shm
+}

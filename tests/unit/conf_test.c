@@ -44,7 +44,7 @@ static void all_defaults_without_a_file(void **state)
     assert_int_equal(c->limits.queue, 4096);
     assert_int_equal(c->limits.attempts, 3);
     assert_true(c->limits.part_timeout == 1 && c->limits.pull_timeout == 1 && c->limits.process_timeout == 120);
-    assert_true(c->limits.deliver_timeout == 60 && c->limits.contact_timeout == 4 && c->limits.lock_timeout == 35 && c->limits.grace == 10);
+    assert_true(c->limits.deliver_timeout == 60 && c->limits.contact_timeout == 4 && c->limits.lock_timeout == 35 && c->limits.grace == 10 && c->limits.resize_timeout == 900);
     assert_true(c->limits.run_tfs == 1000000);
     conf_destroy(c);
 }
