@@ -1,8 +1,8 @@
 /* bench.c - time, bytes and operations of every stage and kernel, as JSON; a program of its own
  *
- *   bench [-b BACKEND] [-w WORKFLOW] [-j THREADS] [--isa v1|v3] [--repeat N] FILE.tf
+ *   bench [-b BACKEND] [-w WORKFLOW] [-j THREADS] [--isa v1|v3] [--repeat N] [--tf K] FILE.tf
  *
- * The first TF of the file is done N times (20) as it is, for the stages, and N times with every kernel
+ * The first (K-th) TF of the file is done N times (20) as it is, for the stages, and N times with every kernel
  * waited for, for the kernels. bytes: what a kernel must read and write once. operations: instructions
  * of the v1 kernels (gcc 12 -O2), counted by callgrind on a dense and a sparse TF and shared out among digits,
  * pages, rows, chunks and clusters; so they are the same for every backend. The limits are measured on this host beforehand, with as many threads: a copy of
@@ -38,7 +38,7 @@ struct sample {
 
 struct bench {
     const char *backend, *workflow, *isa;
-    uint64_t threads, repeat;
+    uint64_t threads, repeat, tf;
     struct sample stage[8], kernel[KERNELS_MOST];
     unsigned stages, kernels;
     double memory, arithmetic;   /* limits: bytes/s, operations/s; 0: not known */
@@ -277,6 +277,7 @@ static void report(const struct bench *b, const struct pipeline_result *r, const
     json_begin(&j, "bench", "benches");
     json_open(&j, NULL, '{');
     json_str(&j, "file", file);
+    json_u64(&j, "tf", b->tf);
     json_str(&j, "backend", r->stage[0].backend);
     json_str(&j, "device", r->stage[0].device);
     json_str(&j, "isa", b->isa);
@@ -300,7 +301,8 @@ static int parse(int argc, char **argv, struct bench *b)
 {
     static const struct option options[] = {
         { "backend", required_argument, NULL, 'b' }, { "workflow", required_argument, NULL, 'w' }, { "threads", required_argument, NULL, 'j' },
-        { "isa", required_argument, NULL, 'i' }, { "repeat", required_argument, NULL, 'r' }, { 0 },
+        { "isa", required_argument, NULL, 'i' }, { "repeat", required_argument, NULL, 'r' },
+        { "tf", required_argument, NULL, 'k' }, { 0 },
     };
     int o, bad = 0;
 
@@ -311,15 +313,28 @@ static int parse(int argc, char **argv, struct bench *b)
         case 'i': b->isa = optarg; break;
         case 'j': bad |= cmd_number(optarg, 1, THREADS_MOST, &b->threads); break;
         case 'r': bad |= cmd_number(optarg, 1, 100000, &b->repeat); break;
+        case 'k': bad |= cmd_number(optarg, 1, 100000, &b->tf); break;
         default: bad = 1;
         }
     }
     return bad || optind + 1 != argc ? -1 : 0;
 }
 
+/* The k-th TF of the file. */
+static int find(struct tf_file *f, uint64_t k, struct tf_info *info, struct tf_err *e)
+{
+    int rc = 1;
+
+    for (uint64_t i = 0; i < k && rc == 1; i++)
+        rc = tf_file_next(f, info, e);
+    if (rc == 0)
+        snprintf(e->text, sizeof e->text, "no TF %" PRIu64 " in it", k);
+    return rc == 1 ? 0 : -1;
+}
+
 int main(int argc, char **argv)
 {
-    struct bench b = { .backend = "cpu", .workflow = "cluster", .threads = 1, .repeat = 20 };
+    struct bench b = { .backend = "cpu", .workflow = "cluster", .threads = 1, .repeat = 20, .tf = 1 };
     struct pipeline_seg seg = { 0 };
     struct pipeline_result r = { 0 };
     struct k_err e = { 0 };
@@ -329,11 +344,11 @@ int main(int argc, char **argv)
     void *data = NULL;
 
     if (parse(argc, argv, &b) < 0) {
-        fprintf(stderr, "usage: bench [-b BACKEND] [-w WORKFLOW] [-j THREADS] [--isa v1|v3] [--repeat N] FILE.tf\n");
+        fprintf(stderr, "usage: bench [-b BACKEND] [-w WORKFLOW] [-j THREADS] [--isa v1|v3] [--repeat N] [--tf K] FILE.tf\n");
         return 2;
     }
     f = tf_file_open(argv[optind], &te);
-    if (f == NULL || tf_file_next(f, &info, &te) != 1 || (data = malloc(info.size)) == NULL ||
+    if (f == NULL || find(f, b.tf, &info, &te) < 0 || (data = malloc(info.size)) == NULL ||
         tf_file_read(f, info.offset, data, info.size, &te) < 0) {
         fprintf(stderr, "bench: %s: %s\n", argv[optind], te.text);
         return 1;
