@@ -128,6 +128,7 @@ static const struct key limits_keys[] = {
     { "clients",         UINT,  AT(conf_limits, clients),         1, 65536, "256" },
     { "queue",           UINT,  AT(conf_limits, queue),           1, 16777216, "4096" },
     { "attempts",        UINT,  AT(conf_limits, attempts),        1, 100, "3" },
+    { "deaths",          UINT,  AT(conf_limits, deaths),          1, 100, "3" },
     { "part_timeout",    REAL,  AT(conf_limits, part_timeout),    0.01, 3600, "1" },
     { "pull_timeout",    REAL,  AT(conf_limits, pull_timeout),    0.01, 3600, "1" },
     { "process_timeout", REAL,  AT(conf_limits, process_timeout), 0.01, 86400, "120" },

@@ -62,6 +62,7 @@ struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */
     unsigned queue;             /* TFs waiting in a run, default 4096 */
     unsigned attempts;          /* of a TF, default 3 */
+    unsigned deaths;            /* processes that die of a TF before it is set aside, default 3 */
     double   part_timeout;      /* s from the first to the last announced part of a TF, default 1 */
     double   pull_timeout;      /* s without progress of a pull, default 1 */
     double   process_timeout;   /* s in a reconstruction process, default 120 */

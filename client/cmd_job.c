@@ -19,7 +19,7 @@ enum { PAGE = 2000, AWAY_S = 30 };
 
 static const struct column columns[] = {
     { "id" }, { "name" }, { "owner" }, { "state" }, { "priority" }, { "tasks" }, { "waiting" }, { "running" }, { "done" }, { "failed" }, { "skipped" },
-    { "cancelled" }, { "submitted", NULL, AS_TIME }, { "ended", NULL, AS_TIME }, { "workflow" }, { "backends" }, { "output" }, { "why" }, { "retried" },
+    { "cancelled" }, { "submitted", NULL, AS_TIME }, { "ended", NULL, AS_TIME }, { "workflow" }, { "backends" }, { "output" }, { "why" }, { "retried" }, { "preempted" },
     { "failures", NULL, AS_COUNTERS }, { "skipped_files" }, { "attempts" }, { "ran", .make = show_stages },
     { "nice" }, { "nice_from" }, { "nice_text" }, { 0 },
 };

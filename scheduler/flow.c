@@ -19,6 +19,8 @@
 #include "ran.h"
 #include "run.h"
 
+enum { PREFETCH = 2 };           /* TFs a device beside those that are read: one it works on, one that is ready */
+
 #define STALL 0.5                /* s: a tick later than this was our own fault */
 #define COOL_SHOWN 1.0           /* s: passed over for longer than this it shows as Cooldown */
 #define CANCEL_LIMIT 5.0         /* s for the answer to a Cancel */
@@ -274,6 +276,8 @@ void flow_node_changed(struct node *n)
         load->high_water = n->registered->high_water;
     if (n->registered && n->registered->building_limit > 0)
         load->building_limit = n->registered->building_limit;
+    /* Work that may go to any node is handed over late: what a node has beyond its need is lost time when it is called away or dies. */
+    load->held_limit = n->pool == POOL_ASYNC ? PREFETCH * (v.devices_usable ? v.devices_usable : 1) + load->building_limit : 0;
     f->summed = false;
     dispatch_changed(f->dispatch, load);
     flow_kick(f);

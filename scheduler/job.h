@@ -20,7 +20,7 @@ struct job_file {
 /* What is known about one TF of one file. A job may have millions: 56 bytes, and no memory of its own but for the text of a failure. */
 struct task {
     uint8_t  state;
-    bool     has_digest;
+    bool     has_digest, aside;          /* aside: failed, because processes died of it */
     uint32_t attempt;
     const char *node, *code;             /* shared: jobs_word */
     char    *text;

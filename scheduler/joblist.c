@@ -38,7 +38,7 @@ static Sluice__Job *job_message(const struct job *j)
 
     sluice__job__init(m);
     m->has_id = m->has_state = m->has_priority = m->has_tasks = m->has_waiting = m->has_running = m->has_done = m->has_failed = m->has_skipped = true;
-    m->has_cancelled = m->has_submitted = m->has_retried = m->has_skipped_files = m->has_attempts = true;
+    m->has_cancelled = m->has_submitted = m->has_retried = m->has_preempted = m->has_skipped_files = m->has_attempts = true;
     m->id = w->id;
     m->name = w->name;
     m->owner = j->owner;
@@ -58,6 +58,7 @@ static Sluice__Job *job_message(const struct job *j)
     m->output = w->output;
     m->why = (char *)why_of(j);
     m->retried = w->retried;
+    m->preempted = w->preempted;
     m->attempts = j->attempts;
     m->backends = w->backends;
     m->stages = ran_list(j->ran, &m->n_stages);

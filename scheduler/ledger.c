@@ -37,6 +37,7 @@ struct charge *ledger_charge(struct ledger *l, struct account *a, const struct c
     HASH_ADD(hh, l->all, key, sizeof(c->key), c);
     TAILQ_INSERT_TAIL(&a->charges, c, entry);
     a->n++;
+    a->load->held++;
     a->load->charged += bytes;
     a->load->building += building;
     l->charged++;
@@ -60,6 +61,7 @@ void ledger_return(struct ledger *l, struct charge *c)
     HASH_DEL(l->all, c);
     TAILQ_REMOVE(&a->charges, c, entry);
     a->n--;
+    a->load->held--;
     a->load->charged -= c->bytes;
     a->load->building -= c->building;
     l->returned++;
@@ -78,7 +80,7 @@ int ledger_audit(const struct account *a, const char *name, struct err *e)
         bytes += c->bytes;
         building += c->building;
     }
-    if (bytes == a->load->charged && building == a->load->building && n == a->n)
+    if (bytes == a->load->charged && building == a->load->building && n == a->n && n == a->load->held)
         return 0;
     return err_set(e, ERR_FAILED, "node %s: %u charges of %" PRIu64 " bytes, %u building; its account says %u, %" PRIu64 ", %u",
                    name, n, bytes, building, a->n, a->load->charged, a->load->building);

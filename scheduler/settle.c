@@ -258,7 +258,7 @@ static void answer_stale(struct answer *a)
 
 /* ---- refused, built ------------------------------------------------------------------------ */
 
-static void avoid(struct tf *t, struct account *a)
+void tf_avoid(struct tf *t, struct account *a)
 {
     if (t->n_avoid == TF_AVOID) {
         memmove(t->avoid, t->avoid + 1, (TF_AVOID - 1) * sizeof(t->avoid[0]));
@@ -307,7 +307,7 @@ void flow_refused(struct session *s, uint32_t id, const void *m)
     if (t == NULL)
         return;
     t->refusals++;
-    avoid(t, &a.n->account);
+    tf_avoid(t, &a.n->account);
     requeue(t, 0);
 }
 
@@ -431,6 +431,30 @@ static bool somebody_else(const struct tf *t)
     return false;
 }
 
+/* Its process died of it: nobody knows what it does to the next one. */
+static bool is_death(const char *word)
+{
+    return strcmp(word, "Crashed") == 0 || strcmp(word, "Unkillable") == 0;
+}
+
+static void note_death(struct tf *t, const char *node)
+{
+    char *before = t->deaths;
+
+    t->n_deaths++;
+    t->deaths = mem_printf("%s%s%s", before ? before : "", before ? "," : "", node ? node : "?");
+    free(before);
+}
+
+static void set_aside(struct tf *t, const char *node, const char *device, const char *text)
+{
+    char *why = mem_printf("%u processes died of it, on %s; the last: %s%s%s", t->n_deaths, t->deaths, text ? text : "?", t->crash ? "; kept in " : "",
+                           t->crash ? t->crash : "");
+
+    t->work->ops->settle(t, &(struct end){ .outcome = END_FAILED, .reason = "HeldPoison", .text = why, .node = node, .device = device });
+    free(why);
+}
+
 void attempt_failed(struct tf *t, const char *node, const char *device, const char *word, const char *text)
 {
     struct work *w = t->work;
@@ -440,7 +464,13 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
     t->cancelled = false;
     tally_add(&w->failures, word, 1);
     if (n && !blames_source(word))
-        avoid(t, &flow_node(w->flow, n)->account);
+        tf_avoid(t, &flow_node(w->flow, n)->account);
+    if (is_death(word))
+        note_death(t, node);
+    if (w->is_job && is_death(word) && t->n_deaths >= w->flow->d->conf->limits.deaths) {
+        set_aside(t, node, device, text);
+        return;
+    }
     bool last = t->tries >= w->ops->attempts(w) || (blames_input(word) && (t->tries >= 2 || !somebody_else(t)));
     if (last) {
         w->ops->settle(t, &(struct end){ .outcome = blames_source(word) ? END_LOST : END_FAILED, .reason = word, .text = text,
@@ -490,8 +520,13 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     if (t == NULL)
         return;
     if (cancelled) {
+        t->work->preempted += t->cancelled;
         requeue(t, 0);
         return;
+    }
+    if (x->crash && x->crash[0]) {
+        free(t->crash);
+        t->crash = mem_strdup(x->crash);
     }
     s->node->failed++;
     log_info("%s %" PRIu64 " TF %" PRIu64 ": attempt %u failed on %s: %s%s%s", a.is_job ? "job" : "run", a.work, x->tf->id, a.at.attempt,

@@ -40,6 +40,9 @@ void record_free(struct record *r);
 void record_verdict(struct record *r);   /* accepted, to its node, if it is in contact */
 void settle_redo(struct flow *f);        /* verdicts for nodes that registered again */
 
+/* Not to that one again, while others can take it. */
+void tf_avoid(struct tf *t, struct account *a);
+
 /* An attempt failed (or was given up): to another node, or settled. charge is returned before. */
 void attempt_failed(struct tf *t, const char *node, const char *device, const char *word, const char *text);
 /* Everything charged to n goes elsewhere or is lost. */

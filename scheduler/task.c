@@ -17,6 +17,8 @@
 #include "rows.h"
 #include "str.h"
 
+#define PAUSE_FIRST 0.25         /* s after the first failure, then twice as long each time */
+#define PAUSE_MOST  30.0
 enum { READY = 64 };             /* TFs of a job that stand in the queue */
 
 const char *const task_state_name[TASK_STATES] = { "waiting", "running", "done", "failed", "cancelled" };
@@ -114,7 +116,7 @@ void job_store_record(struct record *rec)
                             .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
                             .published = rec->published, .seconds = rec->seconds, .time = rec->time };
 
-    row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : "failed";
+    row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : j->task[rec->key.tf].aside ? "set-aside" : "failed";
     rec->writing = true;
     task_rows_put(j, &row, rec);
 }
@@ -130,7 +132,8 @@ static void task_assigned(struct tf *t)
     x->attempt = t->fence.attempt;
     x->node = jobs_word(j->jobs, n->node->name);
     task_rows_put(j, &(struct row_task){ .job = j->work.id, .number = t->id, .state = "running", .node = n->node->name, .stem = stem,
-                                         .epoch = t->fence.epoch, .attempt = t->fence.attempt, .time = clock_wall_ns() }, NULL);
+                                         .epoch = t->fence.epoch, .attempt = t->fence.attempt, .time = clock_wall_ns(), .tries = t->tries,
+                                         .deaths = t->deaths }, NULL);
     free(stem);
     job_progress(j);
 }
@@ -186,16 +189,29 @@ static void task_again(struct tf *t)
         task_set(j, t->id, TASK_WAITING);
 }
 
+/* What is known of its tries, and until when it waits: a restart changes nothing of that. */
+static void task_store_wait(struct tf *t, double pause)
+{
+    struct job *j = job_of(t->work);
+    char *stem = task_stem(t);
+
+    task_rows_put(j, &(struct row_task){ .job = j->work.id, .number = t->id, .state = "waiting", .node = t->last_node, .code = t->last_word, .text = t->last_text,
+                                         .stem = stem, .epoch = t->fence.epoch, .attempt = t->fence.attempt, .time = clock_wall_ns(), .tries = t->tries,
+                                         .deaths = t->deaths, .due = clock_wall_ns() + (int64_t)(pause * 1e9) }, NULL);
+    free(stem);
+}
+
 /* After a failure it waits, longer each time. */
 static bool task_available(struct tf *t)
 {
-    double pause = 0.25;
+    double pause = PAUSE_FIRST;
 
     task_again(t);
     if (t->tries == 0)
         return true;
-    for (unsigned i = 1; i < t->tries && pause < 30; i++)
+    for (unsigned i = 1; i < t->tries && pause < PAUSE_MOST; i++)
         pause *= 2;
+    task_store_wait(t, pause);
     tf_enter(t, TF_WAITING, flow_now(t->work->flow) + pause);
     return false;
 }
@@ -230,6 +246,7 @@ static void task_settle(struct tf *t, const struct end *end)
     digest_keep(x, end->digest);
     free(x->text);
     x->code = jobs_word(j->jobs, end->outcome == END_DONE ? "Done" : end->reason);
+    x->aside = end->reason && strcmp(end->reason, "HeldPoison") == 0;
     x->text = mem_strdup(end->text);
     if (end->node)
         x->node = jobs_word(j->jobs, end->node);
@@ -295,12 +312,17 @@ void task_again_all(struct job *j)
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-static bool state_asked(const Sluice__GetTasks *x, enum task_state state)
+static const char *state_word(const struct task *x)
+{
+    return x->state == TASK_FAILED && x->aside ? "set-aside" : task_state_name[x->state];
+}
+
+static bool state_asked(const Sluice__GetTasks *x, const struct task *task)
 {
     bool asked = x->n_states == 0;
 
     for (size_t i = 0; i < x->n_states; i++)
-        asked = asked || strcmp(x->states[i], task_state_name[state]) == 0;
+        asked = asked || strcmp(x->states[i], state_word(task)) == 0;
     return asked;
 }
 
@@ -311,7 +333,7 @@ static void task_message(const struct job *j, uint64_t number, Sluice__Task *m)
 
     sluice__task__init(m);
     m->id = mem_printf("%" PRIu64 "_%" PRIu64, j->work.id, number);
-    m->state = (char *)task_state_name[x->state];
+    m->state = (char *)state_word(x);
     m->node = (char *)x->node;
     m->has_attempt = true;
     m->attempt = x->attempt;
@@ -340,7 +362,7 @@ void job_tasks(struct session *s, uint32_t id, const void *m)
     Sluice__Task *task = mem_array(limit, sizeof(*task));
     answer.tasks = mem_array(limit, sizeof(struct Sluice__Task *));
     for (uint64_t i = x->from; i < j->n_tasks; i++) {
-        if (!state_asked(x, j->task[i].state))
+        if (!state_asked(x, &j->task[i]))
             continue;
         if (answer.n_tasks == limit) {
             answer.has_more = answer.more = true;
@@ -384,13 +406,38 @@ static int load_file(void *arg, const struct row_job_file *row)
     return 0;
 }
 
-/* It was at a worker: that one's list is waited for, or the grace. */
-static void load_running(struct job *j, const struct row_task *row)
+static struct tf *load_tf(struct job *j, const struct row_task *row)
 {
     struct tf *t = task_tf(j, row->number);
 
     t->fence = (struct fence){ row->epoch, row->attempt };
+    t->tries = row->tries;
     t->last_node = mem_strdup(row->node);
+    t->deaths = mem_strdup(row->deaths);
+    for (const char *p = row->deaths; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        t->n_deaths++;
+    return t;
+}
+
+/* It waits after a failure: as long as it has to, whatever the clock did meanwhile, and not for the node it failed at. */
+static void load_waiting(struct job *j, const struct row_task *row)
+{
+    struct tf *t = load_tf(j, row);
+    struct node *n = row->node ? farm_node(j->jobs->d->farm, row->node) : NULL;
+    double left = (double)(row->due - clock_wall_ns()) / 1e9;
+
+    snprintf(t->last_word, sizeof(t->last_word), "%s", row->code ? row->code : "");
+    t->last_text = mem_strdup(row->text);
+    if (n)
+        tf_avoid(t, &flow_node(j->work.flow, n)->account);
+    tf_enter(t, TF_WAITING, flow_now(j->work.flow) + (left < 0.01 ? 0.01 : left > PAUSE_MOST ? PAUSE_MOST : left));
+}
+
+/* It was at a worker: that one's list is waited for, or the grace. */
+static void load_running(struct job *j, const struct row_task *row)
+{
+    struct tf *t = load_tf(j, row);
+
     tf_enter(t, TF_WAITING, flow_now(j->work.flow) + j->jobs->d->conf->limits.grace);
     t->pulled = true;
 }
@@ -413,8 +460,13 @@ static int load_task(void *arg, const struct row_task *row)
         if (strcmp(row->state, task_state_name[i]) == 0 && i != TASK_RUNNING)
             task_set(j, row->number, (enum task_state)i);
     }
+    x->aside = strcmp(row->state, "set-aside") == 0;
+    if (x->aside)
+        task_set(j, row->number, TASK_FAILED);
     if (strcmp(row->state, "running") == 0 && !j->ended)
         load_running(j, row);
+    if (strcmp(row->state, "waiting") == 0 && row->tries > 0 && !j->ended)
+        load_waiting(j, row);
     if (x->state == TASK_DONE && !row->published && !j->ended)
         record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
                        false, row->time);

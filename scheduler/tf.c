@@ -182,5 +182,7 @@ void tf_free(struct tf *t)
     health_dropped(&t->doubts);
     free(t->last_text);
     free(t->last_node);
+    free(t->deaths);
+    free(t->crash);
     free(t);
 }

@@ -39,6 +39,8 @@ struct tf {
     struct fence fence;              /* the present one, 0,0: never given out */
     struct charge *charge;           /* of the present fence, while BUILDING or BUILT */
     unsigned tries;                  /* attempts that failed */
+    unsigned n_deaths;               /* processes that died of it, */
+    char  *deaths, *crash;           /* on these nodes: "n1,n2"; the folder that keeps the last */
     unsigned refusals;
     bool   pulled;                   /* WAITING: for the worker that pulled it before our start */
     bool   cancelled;                /* Cancel was sent; the answer brings it back into the queue */
@@ -101,7 +103,7 @@ struct work {
     bool     blocked;                /* in this pass: no node takes its oldest */
     const char *why;                 /* stable code of what its oldest waits for, NULL: nothing */
     unsigned records;                /* settled, not yet stored or published */
-    uint64_t dispatched, retried;
+    uint64_t dispatched, retried, preempted;        /* preempted: tries given up for a node that was called away */
     struct tally *failures;          /* attempts that failed, by word */
     double   progress;               /* flow time of the last TF that came back */
 };

@@ -24,6 +24,8 @@ static const struct db_migration migrations[] = {
          "ALTER TABLE job ADD COLUMN nice_min INTEGER NOT NULL DEFAULT -20; ALTER TABLE job ADD COLUMN nice_max INTEGER NOT NULL DEFAULT 19" },
     { 5, "CREATE TABLE known_device (node TEXT NOT NULL, serial TEXT NOT NULL, place INTEGER NOT NULL, seen INTEGER NOT NULL, forgotten INTEGER NOT NULL, "
          "UNIQUE (node, serial)) STRICT" },
+    { 6, "ALTER TABLE job ADD COLUMN preempted INTEGER NOT NULL DEFAULT 0; ALTER TABLE job ADD COLUMN straggler REAL NOT NULL DEFAULT 0;"
+         "ALTER TABLE task ADD COLUMN tries INTEGER NOT NULL DEFAULT 0; ALTER TABLE task ADD COLUMN deaths TEXT; ALTER TABLE task ADD COLUMN due INTEGER NOT NULL DEFAULT 0" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

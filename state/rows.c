@@ -92,6 +92,7 @@ static const struct column job_columns[] = {
     { "failed", U64, AT(failed) }, { "skipped", U64, AT(skipped) }, { "cancelled", U64, AT(cancelled) }, { "retried", U64, AT(retried) },
     { "submitted", I64, AT(submitted) }, { "begin", I64, AT(begin) }, { "ended", I64, AT(ended) }, { "stages", TEXT, AT(stages) },
     { "nice", INT, AT(nice) }, { "nice_min", INT, AT(nice_min) }, { "nice_max", INT, AT(nice_max) },
+    { "preempted", U64, AT(preempted) }, { "straggler", REAL, AT(straggler) },
 };
 #undef ROW
 #define ROW row_job_file
@@ -105,6 +106,7 @@ static const struct column task_columns[] = {
     { "job", U64, AT(job) }, { "number", U64, AT(number) }, { "state", WORD, AT(state) }, { "node", TEXT, AT(node) }, { "device", TEXT, AT(device) },
     { "code", TEXT, AT(code) }, { "text", TEXT, AT(text) }, { "digest", TEXT, AT(digest) }, { "stem", TEXT, AT(stem) }, { "epoch", U64, AT(epoch) },
     { "attempt", U32, AT(attempt) }, { "published", INT, AT(published) }, { "seconds", REAL, AT(seconds) }, { "time", I64, AT(time) },
+    { "tries", U32, AT(tries) }, { "deaths", TEXT, AT(deaths) }, { "due", I64, AT(due) },
 };
 #undef ROW
 #define ROW row_crash
@@ -221,7 +223,7 @@ int rows_put_node_shm(struct db *db, const char *name, uint64_t size, struct err
 
 int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e)
 {
-    sqlite3_stmt *s = db_statement(db, SLOT_TASKS_AGAIN, "UPDATE task SET state = 'waiting' WHERE job = ? AND state IN ('failed', 'cancelled')", e);
+    sqlite3_stmt *s = db_statement(db, SLOT_TASKS_AGAIN, "UPDATE task SET state = 'waiting', tries = 0, deaths = NULL, due = 0 WHERE job = ? AND state IN ('failed', 'cancelled', 'set-aside')", e);
     if (s == NULL)
         return -1;
     sqlite3_bind_int64(s, 1, (sqlite3_int64)job);

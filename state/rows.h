@@ -66,7 +66,7 @@ int rows_load_unpublished(struct db *db, uint64_t run, int (*each)(void *arg, co
 struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;
     uint32_t uid, gid; int priority; uint32_t attempts; double time_limit; uint64_t tasks, done, failed, skipped, cancelled, retried;
-    int64_t submitted, begin, ended; const char *stages; int nice, nice_min, nice_max;
+    int64_t submitted, begin, ended; const char *stages; int nice, nice_min, nice_max; uint64_t preempted; double straggler;
 };
 int rows_put_job(struct db *db, const struct row_job *j, struct err *e);
 int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);
@@ -79,6 +79,7 @@ int rows_load_job_files(struct db *db, uint64_t job, int (*each)(void *arg, cons
 /* A task has a row from its first attempt on. state: running done failed cancelled set-aside waiting. */
 struct row_task {
     uint64_t job, number; const char *state, *node, *device, *code, *text, *digest, *stem; uint64_t epoch; uint32_t attempt; int published; double seconds; int64_t time;
+    uint32_t tries; const char *deaths; int64_t due;
 };
 int rows_put_task(struct db *db, const struct row_task *t, struct err *e);
 /* What failed or was cancelled of a job waits again; all else of its rows stays. */

@@ -161,7 +161,9 @@ CREATE TABLE job (
     stages      TEXT,                       -- as in run
     nice        INTEGER NOT NULL,           -- as of a run
     nice_min    INTEGER NOT NULL,
-    nice_max    INTEGER NOT NULL
+    nice_max    INTEGER NOT NULL,
+    preempted   INTEGER NOT NULL DEFAULT 0, -- tries that were given up for a node that was called away
+    straggler   REAL NOT NULL DEFAULT 0     -- of its last TFs, what takes so many times the median starts a second time; 0: nothing does
 ) STRICT;
 CREATE INDEX job_open ON job (id) WHERE ended = 0;
 
@@ -191,6 +193,9 @@ CREATE TABLE task (
     published  INTEGER NOT NULL,
     seconds    REAL NOT NULL,
     time       INTEGER NOT NULL,
+    tries      INTEGER NOT NULL DEFAULT 0,  -- that failed
+    deaths     TEXT,                        -- nodes on which a process died of it: "n1,n2"
+    due        INTEGER NOT NULL DEFAULT 0,  -- of one that waits: not before
     UNIQUE (job, number)
 ) STRICT;
 

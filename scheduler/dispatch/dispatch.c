@@ -90,7 +90,7 @@ static uint64_t room_of(const struct disp_node *n)
 {
     uint64_t load = load_of(n), mark = mark_of(n);
 
-    if (!n->usable || n->building >= n->building_limit || n->size == 0)
+    if (!n->usable || n->building >= n->building_limit || (n->held_limit > 0 && n->held >= n->held_limit) || n->size == 0)
         return 0;
     if (load == 0)
         return n->size + 1;

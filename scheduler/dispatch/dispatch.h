@@ -4,7 +4,7 @@
  *
  * Policy buffer: the lowest (charged + need) / size; ties: the higher measured speed, then the least recently chosen ("join the fastest of the
  * shortest queues"). A failed TF counts like one still there, for the class's median service time (ghost bytes with an end). A node is passed over
- * when it is not usable, builds as many TFs as it may (building_limit), or would stand above its high-water mark; an empty node (nothing charged, no
+ * when it is not usable, builds as many TFs as it may (building_limit), holds as many (held_limit), or would stand above its high-water mark; an empty node (nothing charged, no
  * ghost) takes whatever fits its size. Equal in all of that: the one added first.
  * Policy round-robin: a list scanned from the front, full nodes are skipped, the chosen one goes to the back.
  * A decision costs O(log n) in the number of nodes: an index by score, rescored on change.
@@ -28,6 +28,7 @@ struct disp_node {
     uint64_t ghost;                 /* bytes of failed TFs still counted */
     double   high_water;            /* share of size */
     unsigned building, building_limit;
+    unsigned held, held_limit;      /* TFs there, and how many may be; limit 0: any number */
     double   speed;                 /* TFs per second, measured; 0 = unknown */
     uint64_t chosen;                /* number of the decision that last took it */
     size_t   place[4];              /* private to dispatch */

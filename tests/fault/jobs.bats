@@ -156,3 +156,23 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   wait_until 10 no_alarm JobsPaused
   sluice check
 }
+
+@test "a node called to the online pool gives its TF back in its time: the try counts as preempted, not as failed, and another node does it" {
+  real_class 1
+  daemon
+  async 'n[001-002]'
+  for n in n001 n002; do echo slow:3000 >"$FARM/does-$n"; fake_worker "$n"; done
+  wait_until 20 is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+  id=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out" --attempts 1)
+  wait_until 20 eval '[ -n "$(json ".nodes[] | select(.processing > 0) | .name" sluice nodes)" ]'
+  first=$(task "$id" node)
+  from=$SECONDS
+  sluice move "$first" --to online --when now --wait --timeout 20s
+  [ $((SECONDS - from)) -le 5 ]
+  wait_until 20 eval '[ "$(task "$id" node)" != "$first" ]'
+  sluice wait job "$id" --timeout 30s
+  job_is "$id" '[.state, .done, .failed, .retried, .preempted] | join(" ")' "done 1 0 0 1"
+  [ "$(task "$id" attempt)" -eq 2 ]
+  node_is "$first" '[.pool, .usable] | join(" ")' "online true"
+  sluice check
+}

@@ -724,6 +724,122 @@ static void others_jobs_are_for_experts(void **state)
     FREE(jobs);
 }
 
+/* The next assign within s, or NULL. */
+static Sluice__Assign *assigned_within(double s, struct node **n)
+{
+    Sluice__Assign *a = NULL;
+
+    for (double gone = 0; gone < s && a == NULL; gone += 0.05) {
+        world_pass(0.05);
+        a = assigned_somewhere(n);
+    }
+    return a;
+}
+
+static void restart_with_both(void)
+{
+    struct idset forget = { 0 };
+
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, &forget);
+    world_connect(n2, NULL, 0, &forget);
+}
+
+static void tries_and_pauses_outlive_a_restart(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 4 };
+    struct node *n, *at;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (unsigned try = 1; try <= 4; try++) {
+        Sluice__Assign *a = assigned_within(try == 1 ? 0.1 : 5, &at);
+        assert_non_null(a);
+        assert_int_equal(a->fence->attempt, try);
+        answer_failed(at, a, "TimedOut");
+        FREE(a);
+        world_turn();
+        restart_with_both();
+        if (try < 4) {
+            /* 0.25, 0.5, 1 s since the failure, less what of it the clock on the wall gives to the restart itself */
+            assert_null(assigned_within(0.15 * (1 << (try - 1)), &n));
+            assert_int_equal(the_job(id)->n[TASK_WAITING], 1);
+        }
+    }
+    world_pass(0.2);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_FAILED);
+    assert_string_equal(the_job(id)->task[0].code, "TimedOut");
+}
+
+static void what_kills_processes_is_set_aside(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .attempts = 50 };
+    Sluice__GetTasks q = SLUICE__GET_TASKS__INIT;
+    char *states[] = { "set-aside" };
+    unsigned deaths = 0;
+    struct node *at;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (int i = 0; i < 20 && the_job(id)->n[TASK_WAITING] + the_job(id)->n[TASK_RUNNING] > 0; i++) {
+        Sluice__Assign *a = assigned_within(10, &at);
+        if (a == NULL)
+            break;
+        answer_built(at, a);
+        if (a->tf->id == 0) {
+            answer_done(at, a, false);
+        } else if (i % 2) {
+            answer_failed(at, a, "TimedOut");            /* no death */
+        } else {
+            answer_failed(at, a, "Crashed");
+            deaths++;
+        }
+        FREE(a);
+        world_turn();
+        if (deaths == 2)
+            restart_with_both();                         /* forgets none of them */
+    }
+    assert_int_equal(deaths, 3);
+    q.has_job = true;
+    q.job = id;
+    q.states = states;
+    q.n_states = 1;
+    job_tasks(client, 9, &q);
+    Sluice__Tasks *t = TAKE(client, sluice__tasks);
+    assert_non_null(t);
+    assert_int_equal(t->n_tasks, 1);
+    assert_string_equal(t->tasks[0]->state, "set-aside");
+    assert_string_equal(t->tasks[0]->code, "HeldPoison");
+    assert_non_null(strstr(t->tasks[0]->text, "3 processes died of it, on n"));
+    FREE(t);
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
+    restart_with_both();
+    assert_true(the_job(id)->task[1].aside);
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+}
+
+static void what_a_node_holds_is_bounded(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 60 }, .n = 1 };
+    struct node *n;
+    Sluice__Assign *a;
+    unsigned got = 0;
+
+    (void)state;
+    submit(&w, NULL);
+    for (int i = 0; i < 40; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&n))) {
+            answer_built(n, a);                          /* there would be room for hundreds */
+            FREE(a);
+            got++;
+        }
+    }
+    /* one device each: two beside those that may be read at a time */
+    assert_int_equal(got, 2 * (2 + world.d.conf->worker.building_limit));
+}
+
 static void tfs_that_follow_each_other_are_named_by_their_sizes(void **state)
 {
     uint64_t sizes[] = { 1000, 64, MB, 200 }, bad[] = { 1000, 0 }, far[] = { 64, INT64_MAX };
@@ -943,6 +1059,9 @@ int main(void)
         WITH_WORLD(priority_then_fair_by_user_then_the_oldest),
         WITH_WORLD(a_higher_priority_goes_first),
         WITH_WORLD(others_jobs_are_for_experts),
+        WITH_WORLD(tries_and_pauses_outlive_a_restart),
+        WITH_WORLD(what_kills_processes_is_set_aside),
+        WITH_WORLD(what_a_node_holds_is_bounded),
         WITH_WORLD(tfs_that_follow_each_other_are_named_by_their_sizes),
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
