@@ -70,7 +70,7 @@ struct conf_limits {            /* section limits { } at the top */
     double   contact_timeout;   /* s without a sign of life, default 4 */
     double   lock_timeout;      /* s that another process may hold the database's lock before marks and new work are refused, default 35 */
     double   grace;             /* s that a lost worker's TFs wait for it after a restart of sluiced, default 10 */
-    double   resize_timeout;    /* s that a worker may take to give its buffer another size, default 900 */
+    double   resize_timeout;    /* s without progress of a worker that gives its buffer another size, default 900 */
     uint64_t run_tfs;           /* settled TFs kept a run in the history, default 1000000 */
 };
 

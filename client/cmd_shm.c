@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_S 1200.0                   /* for buffers to get their size: hundreds of GiB are faulted in the meantime */
+#define WAIT_S 3600.0                   /* for buffers to get their size: hundreds of GiB are faulted in the meantime */
 
 static const struct column columns[] = {
     { "node" }, { "wanted", NULL, AS_SIZE }, { "active", NULL, AS_SIZE }, { "pending" }, { "text" }, { "failed" }, { "used", NULL, AS_SIZE },

@@ -112,7 +112,7 @@ const struct command commands[] = {
       ROWS({ "profile", 0, "NAME", "sizes by class, of a profile of the configuration" },
            { "when", 0, "WORD", "idle: not refused while a run or a job is there, but done afterwards" },
            { "no-wait", 0, NULL, "do not wait until they have it" },
-           { "timeout", 0, "DURATION", "how long to wait for that, default 20m" },
+           { "timeout", 0, "DURATION", "how long to wait for that, default 1h" },
            { "dry-run", 0, NULL, "change nothing" }) },
     { "shm clean", cmd_shm_clean, SHOWS | TAKES_LIST, 0, 1, "[LIST]", "removes buffers on this machine that dead workers left; never one in use",
       ROWS({ "dir", 0, "DIR", "where to look, default shm_dir of the configuration" },

@@ -168,13 +168,17 @@ static void judge_time(struct node *n)
 
     if (n->shm.state != SHM_RESIZING)
         return;
+    if (n->shm.sent_at > 0 && n->report != NULL && n->report->shm_progress != n->shm.progress) {
+        n->shm.progress = n->report->shm_progress;
+        n->shm.sent_at = now_s();
+    }
     if (n->session == NULL && n->contact == SLUICE__CONTACT__LOST) {
         log_warning("node %s: out of contact while its buffer was to get %llu bytes; done when its worker is back", n->name, (unsigned long long)n->shm_wanted);
         n->shm.request = 0;
         come_to(n, SHM_WAITING);
         tell_waiters(n->d->shms, request);
     } else if (n->session != NULL && n->shm.sent && now_s() - n->shm.sent_at > limit) {
-        snprintf(text, sizeof(text), "its worker did not answer within %g s (limits.resize_timeout)", limit);
+        snprintf(text, sizeof(text), "its worker did not answer, nor get on with it, within %g s (limits.resize_timeout)", limit);
         failed(n, text);
     }
 }

@@ -22,7 +22,8 @@ struct node_shm {
     uint64_t before;                   /* its size when the order was made */
     bool storing;                      /* the wish is on its way to the disk */
     bool sent;                         /* the worker has the order */
-    double sent_at;                    /* monotonic s, the first time, 0: not yet; moves along when we stood still ourselves */
+    uint64_t progress;                 /* of the worker, as it said last */
+    double sent_at;                    /* monotonic s of the order, or of its last progress, 0: not yet; moves along when we stood still ourselves */
     char text[400];                    /* why it failed */
 };
 

@@ -69,7 +69,7 @@ struct buffer {
     struct err why;
     int      rc;
     atomic_bool stop;
-    _Atomic uint64_t faulted;
+    _Atomic uint64_t faulted, progress;          /* progress: bytes reserved or faulted since the start */
 };
 
 static uint64_t whole(uint64_t size)
@@ -251,6 +251,7 @@ static int reserve(struct buffer *b, uint64_t from, uint64_t to, struct err *e)
                       str_size_text(to, want), str_size_text(at, got));
             return trouble(b, rc == ENOSPC || rc == EDQUOT || rc == ENOMEM || rc == EFBIG ? "ShmShort" : "ShmFailed");
         }
+        b->progress += n;
     }
     return 0;
 }
@@ -277,6 +278,7 @@ static int fault(struct buffer *b, uint8_t *map, uint64_t to, struct err *e)
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
         touch(map + at, n);
         b->faulted = at + n - SHM_HEAD;
+        b->progress += n;
     }
     if (b->stop) {
         err_set(e, ERR_STATE, "buffer %s: stopped while its pages were faulted", b->path);
@@ -582,6 +584,11 @@ uint64_t buffer_generation(const struct buffer *b)
 uint64_t buffer_faulted(const struct buffer *b)
 {
     return b->faulted;
+}
+
+uint64_t buffer_progress(const struct buffer *b)
+{
+    return b->progress;
 }
 
 bool buffer_was_adopted(const struct buffer *b)

@@ -142,6 +142,8 @@ static void send_report(struct report *r)
     m.has_shm_order = resize_done(w->resize) != 0;
     m.shm_order = resize_done(w->resize);
     m.shm_failure = (char *)resize_failure(w->resize);
+    m.has_shm_progress = 1;
+    m.shm_progress = buffer_progress(w->buffer);
     m.has_page_size = buffer_page_size(w->buffer) != 0;
     m.page_size = buffer_page_size(w->buffer);
     m.huge_wanted = (char *)buffer_huge_wanted(w->buffer);

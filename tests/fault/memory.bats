@@ -89,6 +89,13 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   wait_until 30 node_is n001 .usable true
   wait_until 10 worker_is n001 .buffer.size $((128 << 20))
   ! ended "$PID_n001"
+  # another size is asked about in the same way: the old one stays, no page of the new one was touched, and the worker lives
+  run -4 sluice shm set n001 900M
+  [[ $output =~ "stays at 128M: ".*"900M wanted, "[0-9.]+( Mi?B|M)" left by the memory limit of control group ".*${GROUP##*/} ]]
+  [ "$(stat -c %s "$(worker_status n001 .buffer.path)")" = $(((128 << 20) + 4096)) ]
+  run -0 sluice shm set n001 300M
+  wait_until 10 node_is n001 .usable true
+  ! ended "$PID_n001"
 }
 
 @test "a full output disk: delivery waits, says so, takes no more than it can hold, and goes on by itself; nothing is lost" {

@@ -51,7 +51,7 @@ heard() { [[ $(grep -cx "$1" "$FARM/manager.out") -ge ${2:-1} ]]; }
   # a socket that nobody reads, or of no sense, stops nothing
   kill -TERM "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
   daemon env NOTIFY_SOCKET=nowhere
-  grep -q "NOTIFY_SOCKET 'nowhere': a path" "$FARM/sluiced.log"
+  wait_until 10 grep -q "NOTIFY_SOCKET 'nowhere': a path" "$FARM/sluiced.log"
 }
 
 @test "the units: what they start is there, takes these options, and systemd has nothing to say against them" {

@@ -368,8 +368,8 @@ huge_pages() {
 
 # outcomes FILE: how many results there are of each kind.
 outcomes() {
-  jq -r '.results | group_by(.text | if test("has .* now$") then "ok" elif test("told to refuse") then "refused" elif test("did not answer within 2 s") then "silent" else . end)
-         | map((.[0].text | if test("has .* now$") then "ok" elif test("told to refuse") then "refused" elif test("did not answer within 2 s") then "silent" else . end)
+  jq -r '.results | group_by(.text | if test("has .* now$") then "ok" elif test("told to refuse") then "refused" elif test("did not answer, nor get on with it, within 2 s") then "silent" else . end)
+         | map((.[0].text | if test("has .* now$") then "ok" elif test("told to refuse") then "refused" elif test("did not answer, nor get on with it, within 2 s") then "silent" else . end)
                + " " + (length | tostring) + " " + (map(.code) | unique | map(tostring) | join(","))) | .[]' "$1"
 }
 
@@ -398,7 +398,7 @@ CONF
   is '[.shm[] | select(.active == 4294967296)] | length' 235 sluice shm
   is '[.shm[] | select(.active == 6442450944)] | length' 59 sluice shm
   is '[.shm[] | select(.active == 1073741824 and .failed and .pending)] | length' 56 sluice shm
-  is '.shm[] | select(.node == "a050") | .text' 'its worker did not answer within 2 s (limits.resize_timeout)' sluice shm
+  is '.shm[] | select(.node == "a050") | .text' 'its worker did not answer, nor get on with it, within 2 s (limits.resize_timeout)' sluice shm
   is '.nodes[] | select(.name == "a050") | [.state, .usable] | map(tostring) | join(" ")' 'idle true' sluice nodes
   alarm ShmNotSet
   # killed in the middle of the next: what was acknowledged is what is wanted, and comes about
@@ -429,4 +429,54 @@ CONF
   sed -n '/^{/,$p' "$FARM/asked.out" | jq -e '[.results[] | .text] == ["has 2G now", "has 2G now", "has 1G yet, is to get 2G: waits for its worker"]'
   start late -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --first 3 --quiet
   wait_until 10 is '[.shm[] | select(.active == 2147483648 and (.pending | not))] | length' 3 sluice shm
+}
+
+@test "limits of the worker's process, locked memory and file size, are asked before anything is touched; the old size stays and works" {
+  [[ $EUID -eq 0 ]] || skip "only root can be several users"
+  printf 'role worker { users = { "nobody" } }\nworker { lock_memory = yes }\n' >>"$FARM/conf"
+  daemon; nodes_real n001
+  chmod 755 "$FARM/farm"; mkdir -p "$FARM/shm"; mkdir -m 777 "$FARM/farm/run"; chmod 777 "$FARM/shm"; touch "$FARM/n001.log"; chmod 666 "$FARM/n001.log"
+  worker n001 prlimit --memlock=$((6 * M)) setpriv --reuid=nobody --regid=nogroup --clear-groups -- --shm 2M
+  wait_until 20 node_is n001 .state idle
+  run -0 sluice shm set n001 5M
+  has_size n001 $((5 * M))
+  run -4 sluice shm set n001 7M
+  [[ $output == *"n001: stays at 5M: "*"7M wanted, 6M allowed by the limit of locked memory (ulimit -l)"* ]]
+  as_nobody prlimit --pid "$PID_n001" --fsize=$((4 * M)):
+  run -4 sluice shm set n001 5632K
+  [[ $output == *"n001: stays at 5M: "*"5632K wanted, 4M allowed by the file size limit (ulimit -f)"* ]]
+  has_size n001 $((5 * M))
+  wait_until 20 node_is n001 '[.state, .usable] | map(tostring) | join(" ")' 'idle true'
+  as_nobody prlimit --pid "$PID_n001" --fsize=unlimited:
+  run -0 sluice shm set n001 5632K
+  has_size n001 $((5632 * 1024))
+  grep -qE "^VmLck:[[:space:]]+5636 kB" "/proc/$PID_n001/status"
+}
+
+@test "space that another takes in the middle of a change: the old size comes back, what was taken in vain is free again" {
+  need_root "mount a file system"
+  room small -- "mkdir -p $FARM/small; mount -t tmpfs -o size=600M tmpfs $FARM/small"
+  daemon; nodes_real n001
+  worker n001 "${IN_small[@]}" -- --shm-dir "$FARM/small"
+  wait_until 20 node_is n001 .state idle; wait_until 20 devices_free n001
+  before=$(reco_pid n001) file=$ROOM_small$(buffer n001)
+  kill -STOP "$PID_n001"                       # it has measured nothing yet; the order waits for it
+  background asked sluice shm set n001 500M
+  wait_until 10 shm_of n001 .text 'is resized'
+  # half of it is given when the space goes: what measures and what takes see different worlds
+  background taker bash -c "until [ \$(stat -c %b '$file') -gt 100000 ]; do :; done; dd if=/dev/zero of='$ROOM_small$FARM/small/other' bs=1M count=450 2>&1"
+  kill -CONT "$PID_n001"
+  rc=0; wait "$PID_asked" || rc=$?
+  if [ $rc -eq 0 ]; then                       # it was the faster one
+    has_there=500
+  else
+    has_there=16
+    cat "$FARM/asked.out"
+    [[ $(cat "$FARM/asked.out") == *"n001: stays at 16M: "*"could be had: No space left on device"* ]]
+  fi
+  wait_until 20 ended "$PID_taker"
+  [ "$(stat -c '%s %b' "$file")" = "$((has_there * M + 4096)) $(((has_there * M + 4096) / 512))" ]
+  wait_until 20 node_is n001 '[.state, .usable] | map(tostring) | join(" ")' 'idle true'
+  [ "$(reco_pid n001)" = "$before" ]
+  do_run
 }
