@@ -104,6 +104,14 @@ int cmd_number(const char *text, uint64_t low, uint64_t high, uint64_t *out)
     return 0;
 }
 
+int cmd_want_number(const char *cmd, const char *option, const char *text, uint64_t low, uint64_t high, uint64_t *out)
+{
+    if (cmd_number(text, low, high, out) == 0)
+        return 0;
+    cmd_usage(cmd, "--%s: \"%s\": a number from %" PRIu64 " to %" PRIu64 " is wanted", option, text, low, high);
+    return -1;
+}
+
 /* ---- JSON --------------------------------------------------------------------------------- */
 
 static void text(FILE *f, const char *s)

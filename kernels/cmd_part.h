@@ -17,6 +17,8 @@ int cmd_usage(const char *cmd, const char *fmt, ...) __attribute__((format(print
 
 /* A number from low to high, whole text; 0 or -1. */
 int cmd_number(const char *text, uint64_t low, uint64_t high, uint64_t *out);
+/* The same, and says what is wanted. */
+int cmd_want_number(const char *cmd, const char *option, const char *text, uint64_t low, uint64_t high, uint64_t *out);
 
 /* JSON, written as it comes. Commas are put in by json_next(). */
 struct json {

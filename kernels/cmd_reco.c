@@ -256,22 +256,51 @@ static int parse(int argc, char **argv, struct reco *r, struct pipeline_conf *c)
         case OPT_SET: bad = append(sets, sizeof sets, optarg); break;
         case OPT_DEVICE: c->device = optarg; break;
         case OPT_ISA: c->isa = optarg; break;
-        case 'j': bad = cmd_number(optarg, 1, 512, &v); c->threads = bad ? 0 : (unsigned)v; break;
-        case OPT_MEMORY: bad = workflow_size(optarg, &c->memory_limit); break;
+        case 'j':
+            if (cmd_want_number("reco", "threads", optarg, 1, 512, &v) < 0)
+                return CMD_USAGE;
+            c->threads = (unsigned)v;
+            break;
+        case OPT_MEMORY:
+            if (workflow_size(optarg, &c->memory_limit) < 0)
+                return cmd_usage("reco", "--memory: \"%s\": a size is wanted, as in 512M", optarg);
+            break;
         case 'o': r->output = optarg; break;
         case OPT_DIGEST: r->digest = true; break;
-        case OPT_REPEAT: bad = cmd_number(optarg, 1, 1000000, &r->repeat); break;
+        case OPT_REPEAT:
+            if (cmd_want_number("reco", "repeat", optarg, 1, 1000000, &r->repeat) < 0)
+                return CMD_USAGE;
+            break;
         case OPT_JSON: r->json = true; break;
         case 'h': fputs(help, stdout); return CMD_DONE;
         default: return CMD_USAGE;
         }
         if (bad)
-            return cmd_usage("reco", "\"%s\" does not fit its option", optarg);
+            return cmd_usage("reco", "\"%.40s...\" is too long a list", optarg);
     }
     if (optind >= argc)
         return cmd_usage("reco", "no file given");
     c->backends = backends;
     c->options = sets;
+    return -1;
+}
+
+/* A device that was named is one that stages run on, or auto says why none of them does. */
+static int check_device(struct reco *r, const char *device)
+{
+    struct pipeline_result res = { 0 };
+    char where[300] = "";
+
+    pipeline_describe(r->p, &res);
+    for (unsigned i = 0; device && i < res.n_stage; i++) {
+        size_t n = strlen(where);
+        if (strcmp(res.stage[i].device, device) == 0 || res.stage[i].fallback)
+            return 0;
+        snprintf(where + n, sizeof where - n, "%s%s on %s", n ? ", " : "", res.stage[i].stage, res.stage[i].device);
+    }
+    if (device == NULL || res.n_stage == 0)
+        return 0;
+    cmd_say("reco", "no stage runs on device %s: %s", device, where);
     return -1;
 }
 
@@ -296,6 +325,10 @@ int kernels_cmd_reco(int argc, char **argv)
     if (r.p == NULL) {
         cmd_say("reco", "%s", e.text);
         return e.code == K_EOPTION ? CMD_USAGE : CMD_FAILED;
+    }
+    if (check_device(&r, c.device) < 0) {
+        pipeline_destroy(r.p);
+        return CMD_FAILED;
     }
     if (r.output && mkdir(r.output, 0777) < 0 && errno != EEXIST) {
         cmd_say("reco", "%s: %s", r.output, strerror(errno));

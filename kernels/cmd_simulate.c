@@ -151,22 +151,31 @@ static int frame(struct job *j, uint64_t k, struct k_err *e)
     return r;
 }
 
-static int option(struct job *j, int o, const char *text)
+#define AT(member) offsetof(struct job, member)
+static const struct { int letter; size_t at; uint64_t low, high; } numbers[] = {
+    { 'f', AT(frames), 1, FRAMES_MAX },          { 't', AT(tracks), 0, SIMULATE_MAX_TRACKS },
+    { 'O', AT(orbits), 1, SIMULATE_MAX_ORBITS }, { 'b', AT(bins), 1, 65536 },
+    { 's', AT(seed), 0, UINT64_MAX },            { 'S', AT(sources), 1, SOURCES_MAX },
+    { 'B', AT(blocks), 1, BLOCKS_MAX },
+};
+#undef AT
+
+static int option(struct job *j, int o, const char *name, const char *text)
 {
-    switch (o) {
-    case 'o': j->dir = text; return 0;
-    case 'f': return cmd_number(text, 1, FRAMES_MAX, &j->frames);
-    case 't': return cmd_number(text, 0, SIMULATE_MAX_TRACKS, &j->tracks);
-    case 'O': return cmd_number(text, 1, SIMULATE_MAX_ORBITS, &j->orbits);
-    case 'b': return cmd_number(text, 1, 65536, &j->bins);
-    case 's': return cmd_number(text, 0, UINT64_MAX, &j->seed);
-    case 'N': j->no_noise = true; return 0;
-    case 'S': return cmd_number(text, 1, SOURCES_MAX, &j->sources);
-    case 'P': return workflow_size(text, &j->pad_to) < 0 || j->pad_to == 0 ||
-                     j->pad_to > TF_MAX_SIZE ? -1 : 0;
-    case 'B': return cmd_number(text, 1, BLOCKS_MAX, &j->blocks);
-    default:  return -1;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        uint64_t *to = (uint64_t *)(void *)((char *)j + numbers[i].at);
+        if (numbers[i].letter == o)
+            return cmd_want_number("simulate", name, text, numbers[i].low, numbers[i].high, to);
     }
+    if (o == 'o')
+        j->dir = text;
+    if (o == 'N')
+        j->no_noise = true;
+    if (o == 'P' && (workflow_size(text, &j->pad_to) < 0 || j->pad_to == 0 || j->pad_to > TF_MAX_SIZE)) {
+        cmd_usage("simulate", "--%s: \"%s\": a size to %" PRIu64 " is wanted", name, text, (uint64_t)TF_MAX_SIZE);
+        return -1;
+    }
+    return 0;
 }
 
 /* -1: go on; otherwise the exit code. */
@@ -190,9 +199,8 @@ static int parse(int argc, char **argv, struct job *j)
         }
         if (o == '?')
             return CMD_USAGE;
-        if (option(j, o, optarg) < 0)
-            return cmd_usage("simulate", "--%s: \"%s\" is no number or size in its range",
-                             which >= 0 ? options[which].name : "output", optarg);
+        if (option(j, o, which >= 0 ? options[which].name : "output", optarg) < 0)
+            return CMD_USAGE;
         which = -1;
     }
     if (optind != argc)

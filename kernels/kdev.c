@@ -21,10 +21,12 @@ static int pick(const struct bk_ops *ops, const char *which, int *index, struct 
 {
     int n = ops->count();
     struct bk_info info;
-    char why[200];
+    char why[200] = "no device on this machine";
 
-    if (n <= 0)
-        return k_fail(e, K_EDEVICE, "backend %s: no device on this machine", ops->name);
+    if (n <= 0) {
+        ops->describe(0, &info, why, sizeof why);
+        return k_fail(e, K_EDEVICE, "backend %s: %s", ops->name, why);
+    }
     if (which == NULL || *which == '\0') {
         *index = 0;
         return 0;

@@ -109,11 +109,19 @@ static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_opti
     return d;
 }
 
-static struct kdev *open_named(const struct pipeline_conf *c, const char *backend, const struct bk_option *o,
+static struct kdev *open_named(const struct pipeline_conf *c, enum stage_id id, const char *backend, const struct bk_option *o,
                                struct k_err *e)
 {
-    if (!c->cpu_only)
-        return kdev_open(backend, c->device, o, e);
+    struct k_err why;
+    char names[200];
+
+    if (!c->cpu_only) {
+        struct kdev *d = kdev_open(backend, c->device, o, &why);
+        workflow_backends(id, names, sizeof names);
+        if (d == NULL)
+            k_fail(e, why.code, "%s asked for: %.250s; choices are %.80s", backend, why.text, names);
+        return d;
+    }
     k_fail(e, K_EDEVICE, "%s asked for, device %.100s is the CPU; choices are auto, cpu", backend,
            c->device ? c->device : "of this process");
     return NULL;
@@ -131,7 +139,7 @@ static struct kdev *open_for(struct pipeline *p, const struct pipeline_conf *c, 
     if (strcmp(backend, "cpu") == 0)
         return kdev_open(backend, NULL, &o, e);
     if (strcmp(backend, "gpu") != 0 && strcmp(backend, "auto") != 0)
-        return open_named(c, backend, &o, e);
+        return open_named(c, id, backend, &o, e);
     d = open_gpu(c, &o, id, &why);
     if (d)
         return d;

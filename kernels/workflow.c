@@ -238,6 +238,35 @@ static int take_option(struct workflow_choice *c, char *piece, struct k_err *e)
     return set_option(c, id, dot + 1, eq + 1, e);
 }
 
+/* KEY=VALUE, or VALUE alone, the default, of whose key the length is 0. */
+static const char *value_of(const char *piece, size_t len, size_t *key)
+{
+    const char *eq = memchr(piece, '=', len);
+
+    *key = eq ? (size_t)(eq - piece) : 0;
+    return eq ? eq + 1 : piece;
+}
+
+/* The same key with another value further on in the list: one of the two would be lost in silence. */
+static int check_twice(const char *list, struct k_err *e)
+{
+    for (const char *a = list + strspn(list, ","); *a; a += strspn(a, ",")) {
+        size_t n = strcspn(a, ","), key, len, other;
+        const char *v = value_of(a, n, &key), *end = a + n;
+        for (const char *b = end + strspn(end, ","); *b; b += len, b += strspn(b, ",")) {
+            len = strcspn(b, ",");
+            const char *w = value_of(b, len, &other), *b_end = b + len;
+            if (key != other || memcmp(a, b, key) != 0 || (end - v == b_end - w && memcmp(v, w, (size_t)(end - v)) == 0))
+                continue;
+            return k_fail(e, K_EOPTION, "%s%.*s is given twice: %.*s and %.*s",
+                          key == 0 ? "the default" : memchr(a, '.', key) ? "" : "stage ", (int)key, a, (int)(end - v), v,
+                          (int)(b_end - w), w);
+        }
+        a = end;
+    }
+    return 0;
+}
+
 /* Calls take() for the pieces of a comma separated list. Defaults (pieces without "=") go first,
  * so that their place in the list does not matter. */
 static int each(struct workflow_choice *c, const char *list,
@@ -245,6 +274,8 @@ static int each(struct workflow_choice *c, const char *list,
 {
     if (list == NULL || *list == '\0')
         return 0;
+    if (check_twice(list, e) < 0)
+        return -1;
     for (int with_eq = 0; with_eq < 2; with_eq++) {
         char *copy = strdup(list), *save = NULL;
         int r = 0;

@@ -158,13 +158,43 @@ static int take_option(const struct workflow_word *w, char *piece, struct err *e
     return refuse(e, before, dot + 1, names[0] ? "; its options are" : "; it takes none", names, NULL);
 }
 
+/* The same key (none: the default) with another value further on: one of the two would be lost in silence. `pieces` is the list taken apart. */
+static int check_twice(char *const *pieces, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t key = strchr(pieces[i], '=') ? strcspn(pieces[i], "=") + 1 : 0;
+        for (size_t k = i + 1; k < n; k++) {
+            size_t other = strchr(pieces[k], '=') ? strcspn(pieces[k], "=") + 1 : 0;
+            if (key != other || strncmp(pieces[i], pieces[k], key) != 0 || strcmp(pieces[i], pieces[k]) == 0)
+                continue;
+            struct str s = { 0 };
+            str_add(&s, key == 0 ? "the default" : memchr(pieces[i], '.', key) ? "" : "stage ");
+            str_escape(&s, pieces[i], key ? key - 1 : 0);
+            str_add(&s, " is given twice: ");
+            str_escape(&s, pieces[i] + key, strnlen(pieces[i] + key, 60));
+            str_add(&s, " and ");
+            str_escape(&s, pieces[k] + key, strnlen(pieces[k] + key, 60));
+            err_set(e, ERR_USAGE, "%s", str_text(&s));
+            str_free(&s);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int each_piece(const struct workflow_word *w, const char *list, int (*take)(const struct workflow_word *, char *, struct err *), struct err *e)
 {
-    char *copy = mem_strdup(list ? list : ""), *save = NULL;
-    int rc = 0;
+    char *copy = mem_strdup(list ? list : ""), *save = NULL, **pieces = NULL;
+    size_t n = 0;
 
-    for (char *piece = strtok_r(copy, ",", &save); piece && rc == 0; piece = strtok_r(NULL, ",", &save))
-        rc = take(w, piece, e);
+    for (char *piece = strtok_r(copy, ",", &save); piece; piece = strtok_r(NULL, ",", &save)) {
+        pieces = mem_grow(pieces, n + 1, sizeof(*pieces));
+        pieces[n++] = piece;
+    }
+    int rc = check_twice(pieces, n, e);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = take(w, pieces[i], e);
+    free(pieces);
     free(copy);
     return rc;
 }

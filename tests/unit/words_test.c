@@ -47,10 +47,29 @@ static void backends_are_judged_alike(void **state)
             for (size_t s = 0; s < sizeof(words) / sizeof(words[0]); s++) {
                 snprintf(text, sizeof(text), "%s=%s", words[s], backends[b]);
                 same_verdict(words[w], text, NULL);
-                snprintf(text, sizeof(text), "auto,%s=%s,cpu", words[s], backends[b]);
+                snprintf(text, sizeof(text), "cpu,%s=%s,cpu", words[s], backends[b]);
                 same_verdict(words[w], text, "");
             }
         }
+    }
+}
+
+/* taken: the same once more; refused: another value for what has one. */
+static void twice_is_judged_alike(void **state)
+{
+    static const struct { const char *backends, *options; bool taken; } given[] = {
+        { "cpu,cpu", NULL, true },       { "cpu,decode=gpu,cpu,decode=gpu", NULL, true }, { ",,cpu,,", "", true },
+        { "cpu,auto", NULL, false },     { "decode=cpu,decode=cuda", NULL, false },       { "decode=cpu,cluster=cuda,decode=cp", NULL, false },
+        { "decode=cpu,cluster=cpu", "cluster.peak=3,cluster.qtot=3", true },              { NULL, "cluster.peak=3,cluster.peak=3", true },
+        { NULL, "cluster.peak=3,cluster.peak=33", false },                                { NULL, "decode.batch=1M,cluster.peak=2,decode.batch=2M", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        struct workflow_choice c;
+        struct k_err e;
+        same_verdict("cluster", given[i].backends, given[i].options);
+        assert_int_equal(workflow_choose("cluster", given[i].backends, given[i].options, &c, &e), given[i].taken ? 0 : -1);
     }
 }
 
@@ -84,6 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backends_are_judged_alike),
+        cmocka_unit_test(twice_is_judged_alike),
         cmocka_unit_test(options_are_judged_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
