@@ -126,6 +126,7 @@ static const struct key health_keys[] = {
 };
 static const struct key limits_keys[] = {
     { "clients",         UINT,  AT(conf_limits, clients),         1, 65536, "256" },
+    { "read_share",      REAL,  AT(conf_limits, read_share),      0.01, 1, "0.25" },
     { "queue",           UINT,  AT(conf_limits, queue),           1, 16777216, "4096" },
     { "attempts",        UINT,  AT(conf_limits, attempts),        1, 100, "3" },
     { "deaths",          UINT,  AT(conf_limits, deaths),          1, 100, "3" },

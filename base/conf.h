@@ -60,6 +60,7 @@ struct conf_health {            /* section health { } */
 };
 struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */
+    double   read_share;        /* of the loop's time, that questions may take */
     unsigned queue;             /* TFs waiting in a run, default 4096 */
     unsigned attempts;          /* of a TF, default 3 */
     unsigned deaths;            /* processes that die of a TF before it is set aside, default 3 */

@@ -28,7 +28,9 @@ struct call {
     ProtobufCMessage *answer;
     Sluice__Welcome *welcome;
     Sluice__Ready *ready;
+    struct connector *connector;
     bool done, was_ready;
+    unsigned retry_ms;                      /* sluiced is busy: to be asked again after so long */
     struct err err;
 };
 
@@ -101,6 +103,7 @@ static void on_message(void *arg, struct chan *chan, unsigned type, uint32_t id,
     (void)n_fds;
     if (id != 1 || c->done)
         return;
+    c->retry_ms = type == SLUICE__TYPE__ERROR ? error->retry_ms : 0;
     if (type == SLUICE__TYPE__ERROR)
         err_set(&c->err, error->has_code && error->code != 0 ? (enum err_code)error->code : ERR_FAILED, "%s",
                 error->text != NULL ? error->text : "refused without a reason");
@@ -116,6 +119,7 @@ static void on_lost(void *arg, const struct err *why)
     if (c->done)
         return;
     c->err = *why;
+    c->retry_ms = c->connector == NULL ? 0 : connector_retry_ms(c->connector);
     if (why->code == ERR_NONE)
         err_set(&c->err, ERR_UNREACHABLE, "it closed the connection before it answered");
     else if (why->code == ERR_FAILED || why->code == ERR_TIMEOUT || why->code == ERR_NOT_FOUND)
@@ -149,7 +153,6 @@ static int exchange(struct context *ctx, struct call *c, double limit_s, struct 
         .address = call_address(ctx), .method = ctx->tcp ? ctx->method : NULL, .role = SLUICE__ROLE__CLIENT, .name = "sluice",
         .once = true, .events = { on_ready, on_message, on_lost }, .arg = c,
     };
-    struct connector *connector = NULL;
     struct names *names = NULL;
     bool refused = false;
     ev_timer limit;
@@ -163,15 +166,16 @@ static int exchange(struct context *ctx, struct call *c, double limit_s, struct 
     if (ctx->tcp && (names = names_create(c->loop, e)) == NULL)
         goto fail;
     conf.names = names;
-    connector = connector_create(&conf, &c->err);
+    c->connector = connector_create(&conf, &c->err);
     ev_timer_init(&limit, on_limit, limit_s > 0 ? limit_s : 0, 0);
     limit.data = c;
     if (limit_s > 0)
         ev_timer_start(c->loop, &limit);
-    if (connector != NULL && !c->done)
+    if (c->connector != NULL && !c->done)
         ev_run(c->loop, 0);
     ev_timer_stop(c->loop, &limit);
-    connector_destroy(connector);
+    connector_destroy(c->connector);
+    c->connector = NULL;
     refused = c->answer == NULL && c->ready == NULL;
     if (refused) {
         name_place(ctx, c);
@@ -186,16 +190,42 @@ fail:
     return -1;
 }
 
+static double seconds_since(int64_t mono_ns)
+{
+    return (double)(clock_mono_ns() - mono_ns) / 1e9;
+}
+
+/* As long as sluiced said, and up to half more: not all that were put off come back together. */
+static void come_again_later(unsigned ms)
+{
+    uint64_t ns = (uint64_t)ms * 1000000 + (uint64_t)(clock_mono_ns() / 1000 % 997) * ms * 500000 / 997;
+
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) }, NULL);
+}
+
+/* exchange, for as long as sluiced says that it is busy and there is time. */
+static int exchange_heeding(struct context *ctx, struct call *c, double limit_s, struct err *e)
+{
+    int64_t start = clock_mono_ns();
+
+    for (;;) {
+        struct call next = { .question = c->question, .want = c->want };
+        double left = limit_s > 0 ? limit_s - seconds_since(start) : 0;
+        int rc = exchange(ctx, &next, left, e);
+
+        if (rc == 0 || next.retry_ms == 0 || (limit_s > 0 && left < next.retry_ms / 1000. + 1)) {
+            *c = next;
+            return rc;
+        }
+        come_again_later(next.retry_ms);
+    }
+}
+
 void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, struct err *e)
 {
     struct call c = { .question = question, .want = want };
 
-    return exchange(ctx, &c, limit_s, e) < 0 ? NULL : c.answer;
-}
-
-static double seconds_since(int64_t mono_ns)
-{
-    return (double)(clock_mono_ns() - mono_ns) / 1e9;
+    return exchange_heeding(ctx, &c, limit_s, e) < 0 ? NULL : c.answer;
 }
 
 void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double away_s, struct err *e)
@@ -210,7 +240,7 @@ void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice
             err_set(e, ERR_TIMEOUT, "not over within %.0f s", limit_s);
             return NULL;
         }
-        if (exchange(ctx, &c, left, e) == 0)
+        if (exchange_heeding(ctx, &c, left, e) == 0)
             return c.answer;
         if (c.was_ready)
             last = clock_mono_ns();

@@ -45,6 +45,7 @@ struct connector {
     Sluice__Welcome *welcome;
     unsigned tries;
     int64_t  ready_since;
+    unsigned retry_ms;                 /* as the listener said when it refused us */
     int64_t  hello;                    /* our clock as HELLO said it */
 };
 
@@ -133,6 +134,7 @@ static void send_hello(struct connector *c)
     m.clock = c->hello = clock_wall_ns() + c->conf.limits.clock_shift_ns;
     chan_send(c->chan, 0, &m.base);
     c->state = AT_WELCOME;
+    c->retry_ms = 0;
 }
 
 static void send_auth(void *arg, const struct name_answer *a)
@@ -229,6 +231,7 @@ static void on_message(void *arg, struct chan *chan, unsigned type, uint32_t id,
     if (c->state == IS_READY) {
         c->conf.events.message(c->conf.arg, chan, type, id, m, fds, n_fds);
     } else if (type == SLUICE__TYPE__ERROR) {
+        c->retry_ms = error->retry_ms;
         err_set(&e, error->code ? (enum err_code)error->code : ERR_FAILED, "%s", error->text ? error->text : "refused without a word");
         lose(c, &e);
     } else if (type == SLUICE__TYPE__WELCOME && c->state == AT_WELCOME) {
@@ -450,6 +453,11 @@ void connector_destroy(struct connector *c)
     free(c->address);
     free(c->name);
     free(c);
+}
+
+unsigned connector_retry_ms(const struct connector *c)
+{
+    return c->retry_ms;
 }
 
 struct chan *connector_chan(const struct connector *c)

@@ -65,6 +65,7 @@ struct connector_conf {
 };
 struct connector *connector_create(const struct connector_conf *conf, struct err *e);
 void  connector_destroy(struct connector *c);
+unsigned connector_retry_ms(const struct connector *c);   /* within lost: the listener is busy and said after how long to try again; else 0 */
 struct chan *connector_chan(const struct connector *c);   /* NULL while not ready */
 
 /* Socket of an address, for others that listen or connect by themselves (source, worker). Nonblocking, close-on-exec. A stale socket file is

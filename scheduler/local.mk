@@ -32,6 +32,7 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/move.c %D%/move.h \
 	%D%/node.c %D%/node.h \
 	%D%/nice.c %D%/nice.h \
+	%D%/reads.c %D%/reads.h \
 	%D%/restore.c %D%/restore.h \
 	%D%/rights.c %D%/rights.h \
 	%D%/roster.c %D%/roster.h \

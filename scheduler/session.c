@@ -26,6 +26,7 @@
 #include "move.h"
 #include "nice.h"
 #include "node.h"
+#include "reads.h"
 #include "rights.h"
 #include "roster.h"
 #include "shm.h"
@@ -38,6 +39,8 @@ enum {
     MOST_PEERS = 8192,                   /* workers and sources */
 };
 static const double introduce_s = 5;     /* a worker or source has so long to say which one it is */
+static const double connection_s = 0.0002;        /* what a connection costs the loop, */
+static const double a_byte_s = 1e-9;     /* and a byte of an answer, until it is with the kernel */
 static const double goodbye_s = 0.5;     /* what is queued has so long to go out before a connection is closed */
 
 struct held {
@@ -46,6 +49,7 @@ struct held {
     struct sessions *all;
     bool ready, closing;
     double since;                        /* monotonic s */
+    double not_before;                   /* monotonic s: it was told to ask again then */
 };
 
 struct sessions {
@@ -55,6 +59,7 @@ struct sessions {
     uint64_t last;
     unsigned clients, peers;
     ev_timer sweep;
+    struct reads *reads;
 };
 
 /* ---- the table ---- */
@@ -304,6 +309,46 @@ static bool is_allowed(struct held *h, const struct row *row, uint32_t id, const
     return false;
 }
 
+/* What costs time and may wait: lists and the like. Changes, waits and watches are not put off. */
+static bool is_question(const struct held *h, const struct row *row, unsigned type)
+{
+    return h->s.role == SLUICE__ROLE__CLIENT && row->right == RIGHT_READ && type != SLUICE__TYPE__WAIT && type != SLUICE__TYPE__WATCH;
+}
+
+static void send_busy(struct held *h, uint32_t id, const char *text, unsigned retry_ms)
+{
+    Sluice__Error m = SLUICE__ERROR__INIT;
+
+    m.has_code = m.has_retry_ms = true;
+    m.code = ERR_STATE;
+    m.text = (char *)text;
+    m.word = (char *)"Busy";
+    m.retry_ms = retry_ms;
+    chan_send(h->s.chan, id, &m.base);
+}
+
+static void answer_question(struct held *h, const struct row *row, uint32_t id, const ProtobufCMessage *m)
+{
+    struct sluiced *d = h->all->d;
+    const double share = d->conf->limits.read_share;
+    double from = now_s();
+    /* Who comes back before the time that was told has not earned a better place. */
+    unsigned ms = from < h->not_before ? 1 + (unsigned)(1000 * (h->not_before - from)) : reads_refuse(h->all->reads, h->s.peer.uid, share, from);
+    size_t queued = chan_queued(h->s.chan);
+    char text[160];
+
+    if (ms > 0) {
+        snprintf(text, sizeof(text), "many questions are asked, and this one has to wait: try again in %u ms (watch and wait tell without being asked)", ms);
+        counters_add(d->counters, "questions_put_off", 1);
+        h->not_before = from + ms / 1000.;
+        send_busy(h, id, text, ms);
+        return;
+    }
+    row->handler(&h->s, id, m);
+    queued = chan_queued(h->s.chan) - queued;
+    reads_charge(h->all->reads, h->s.peer.uid, share, now_s(), now_s() - from + (double)queued * a_byte_s);
+}
+
 static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
 {
     struct held *h = arg;
@@ -323,7 +368,11 @@ static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, co
         held_violation(h, id, "a message before READY");
     } else if ((row->from & FROM_NODE) == FROM_NODE && h->s.node == NULL) {
         held_violation(h, id, "a worker registers before anything else");
-    } else if (is_allowed(h, row, id, ft->name)) {
+    } else if (!is_allowed(h, row, id, ft->name)) {
+        return;
+    } else if (is_question(h, row, type)) {
+        answer_question(h, row, id, m);
+    } else {
         row->handler(&h->s, id, m);
     }
 }
@@ -358,8 +407,10 @@ static bool has_room(struct held *h)
         most += ADMIN_SPARE;
     if (all->clients <= most)
         return true;
-    snprintf(text, sizeof(text), "%u clients are connected already (limits.clients); try again in a second", all->clients - 1);
-    held_refuse(h, ERR_STATE, "Busy", text);
+    snprintf(text, sizeof(text), "%u clients are connected already (limits.clients); try again in 1000 ms", all->clients - 1);
+    count(h, "refused_connections");
+    send_busy(h, 0, text, 1000);
+    session_close(&h->s, text);
     return false;
 }
 
@@ -378,6 +429,8 @@ static void held_ready(struct held *h, bool is_worker)
     }
     if (!has_room(h))
         return;
+    if (s->role == SLUICE__ROLE__CLIENT)
+        reads_charge(h->all->reads, s->peer.uid, s->d->conf->limits.read_share, now_s(), connection_s);
     h->ready = true;
     if (peer_ready(s->chan, &s->peer, word) < 0)
         session_close(s, "it does not read what is sent");
@@ -456,6 +509,7 @@ struct sessions *sessions_create(struct sluiced *d, struct err *e)
     const char *method = conf->auth != NULL && strcmp(conf->auth, "none") != 0 ? conf->auth : NULL;
 
     all->d = d;
+    all->reads = reads_create();
     ev_timer_init(&all->sweep, sweep_cb, 1, 1);
     all->sweep.data = all;
     ev_timer_start(d->loop, &all->sweep);
@@ -488,6 +542,7 @@ void sessions_destroy(struct sessions *all)
         held_detach(h, "sluiced stops");
         held_free(h);
     }
+    reads_destroy(all->reads);
     free(all);
 }
 

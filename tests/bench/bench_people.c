@@ -32,6 +32,8 @@ static struct {
     uint32_t id;
     unsigned type;                           /* of the answer to it; 0: none yet */
     size_t open_moves;
+    uint64_t move;                           /* number of the first that was asked for */
+    unsigned retry_ms;                       /* the question was put off for so long */
     ev_timer tick, limit;
     int64_t due;
     double late[LATENESS_MOST];              /* ms */
@@ -51,7 +53,10 @@ static void on_message(void *arg, struct chan *c, unsigned type, uint32_t id, co
     if (id != me.id)
         return;
     me.type = type;
-    if (type == SLUICE__TYPE__ERROR)
+    me.retry_ms = type == SLUICE__TYPE__ERROR ? ((const Sluice__Error *)m)->retry_ms : 0;
+    if (type == SLUICE__TYPE__CHANGED && ((const Sluice__Changed *)m)->n_results > 0)
+        me.move = ((const Sluice__Changed *)m)->results[0]->id;
+    if (type == SLUICE__TYPE__ERROR && me.retry_ms == 0)
         fprintf(stderr, "bench_people: %s\n", ((const Sluice__Error *)m)->text);
     if (type == SLUICE__TYPE__MOVES)
         me.open_moves = ((const Sluice__Moves *)m)->n_moves;
@@ -113,6 +118,7 @@ static double ask(const ProtobufCMessage *m, unsigned want)
 {
     int64_t from = clock_mono_ns();
 
+again:
     me.type = 0;
     if (chan_send(connector_chan(me.link), ++me.id, m) < 0)
         bench_die("not sent");
@@ -121,6 +127,10 @@ static double ask(const ProtobufCMessage *m, unsigned want)
     while (me.type == 0)
         ev_run(me.loop, 0);
     ev_timer_stop(me.loop, &me.limit);
+    if (me.retry_ms > 0) {
+        bench_sleep(me.retry_ms / 1000.);
+        goto again;
+    }
     if (me.type != want)
         bench_die("another answer than was wanted");
     return (double)(clock_mono_ns() - from) / 1e6;
@@ -146,14 +156,15 @@ static char *node_name(unsigned i) { return mem_printf("n%04u", i); }
 /* Asks for the move; ms to its answer, and to its end. */
 static void move_one(Sluice__MoveNodes *move, const char *to, double *answered, double *done)
 {
-    Sluice__GetMoves get = SLUICE__GET_MOVES__INIT;
+    Sluice__Wait wait = SLUICE__WAIT__INIT;
     int64_t from = clock_mono_ns();
 
     move->to = (char *)to;
     *answered = ask(&move->base, SLUICE__TYPE__CHANGED);
-    do
-        ask(&get.base, SLUICE__TYPE__MOVES);
-    while (me.open_moves > 0);
+    wait.kind = (char *)"move";
+    wait.has_id = 1;
+    wait.id = me.move;
+    ask(&wait.base, SLUICE__TYPE__WAITED);
     *done = (double)(clock_mono_ns() - from) / 1e6;
 }
 

@@ -143,7 +143,7 @@ void bench_sleep(double s)
 
 void bench_conf(const char *path)
 {
-    static const char text[] = "class fake {\n  devices = 1\n  shm = 337G\n}\n";
+    static const char text[] = "class fake {\n  devices = 1\n  shm = 337G\n}\nlimits {\n  read_share = 1\n}\n";
     struct err e;
 
     if (file_replace(path, text, sizeof(text) - 1, 0600, &e) < 0)

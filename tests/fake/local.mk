@@ -1,5 +1,5 @@
 # tests/fake/ - workers and sources by the hundred in one process, for system tests and benches; they speak the real protocol
-check_PROGRAMS += tests/fake/fake-worker tests/fake/fake-source tests/fake/fake-mutant
+check_PROGRAMS += tests/fake/fake-worker tests/fake/fake-source tests/fake/fake-mutant tests/fake/fake-people
 
 FAKE_LIBS = proto/libproto.a $(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm $(BASE_LIBS)
 
@@ -14,3 +14,7 @@ tests_fake_fake_source_LDADD = $(FAKE_LIBS)
 tests_fake_fake_mutant_SOURCES = %D%/mutant.c %D%/fake.c %D%/fake.h tests/fuzz/fill.c tests/fuzz/fill.h
 tests_fake_fake_mutant_CPPFLAGS = $(PROTO_CPPFLAGS)
 tests_fake_fake_mutant_LDADD = $(FAKE_LIBS)
+
+tests_fake_fake_people_SOURCES = %D%/people.c %D%/fake.c %D%/fake.h
+tests_fake_fake_people_CPPFLAGS = $(PROTO_CPPFLAGS)
+tests_fake_fake_people_LDADD = $(FAKE_LIBS)

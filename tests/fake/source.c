@@ -57,6 +57,7 @@ struct source {
     uint64_t next;                      /* the first TF that was not announced yet */
     uint64_t end;                       /* no TF at or above it will come */
     uint64_t announced, released, skipped, messages, again;
+    double  *at;                        /* of the first source: when TF id was announced, then how long until it was released, s */
     struct pulled *pulled;
 };
 
@@ -169,6 +170,8 @@ static void step_source(struct source *s)
     }
     if (s->next > first) {
         memset(s->tf + first, HELD, s->next - first);
+        for (uint64_t id = first; s->at != NULL && id < s->next; id++)
+            s->at[id] = now_s();
         announce(s, first, (uint32_t)(s->next - first), NULL);
         s->announced += s->next - first;
     }
@@ -264,6 +267,8 @@ static void handle_release(struct source *s, const Sluice__Release *m)
             if (s->tf[id] != HELD)
                 continue;
             s->tf[id] = RELEASED;
+            if (s->at != NULL)
+                s->at[id] = now_s() - s->at[id];
             s->released++;
             HASH_FIND(hh, s->pulled, &id, sizeof(id), p);
             if (p) {
@@ -637,6 +642,7 @@ static void source_start(struct source *s, unsigned i)
     s->next = 1;
     s->end = opt.tfs + 1;
     s->tf = mem_zalloc(opt.tfs + 2);
+    s->at = s == sources ? mem_zalloc((opt.tfs + 2) * sizeof(*s->at)) : NULL;
     s->link = connector_create(&conf, &e);
     if (s->link == NULL)
         fake_die(&e);
@@ -652,9 +658,34 @@ static void source_end(struct source *s)
         free(p);
     }
     free(s->tf);
+    free(s->at);
 }
 
 #define SUM(field) ({ uint64_t sum_ = 0; for (unsigned i_ = 0; i_ < opt.count; i_++) sum_ += sources[i_].field; (unsigned long long)sum_; })
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* ms from a TF's announcement to its release that `share` of them did not need more than. */
+static double turnaround(double share)
+{
+    const struct source *s = &sources[0];
+    double *all_of_them = mem_array(opt.tfs + 2, sizeof(double)), value;
+    size_t n = 0;
+
+    for (uint64_t id = 1; id < s->next; id++) {
+        if (s->tf[id] == RELEASED && s->at[id] > 0)
+            all_of_them[n++] = 1e3 * s->at[id];
+    }
+    qsort(all_of_them, n, sizeof(double), by_value);
+    value = n == 0 ? 0 : all_of_them[(size_t)(share * (double)(n - 1))];
+    free(all_of_them);
+    return value;
+}
 
 static void show(void)
 {
@@ -670,7 +701,7 @@ static void show(void)
            (unsigned long long)all.gone, (unsigned long long)all.stale, (unsigned long long)all.bad_proofs);
     for (const char *p = str_text(&error); *p; p++)
         printf(*p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
-    printf("\"}\n");
+    printf("\", \"turnaround_ms\": {\"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f}}\n", turnaround(0.5), turnaround(0.9), turnaround(0.99));
     fflush(stdout);
     str_free(&error);
 }

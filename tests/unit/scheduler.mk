@@ -1,5 +1,5 @@
 # unit tests of scheduler/: check_PROGRAMS += and TESTS +=
-farm_tests = tests/unit/farm_test tests/unit/farm_restart_test tests/unit/farm_trouble_test tests/unit/marks_test tests/unit/health_rules_test tests/unit/health_test
+farm_tests = tests/unit/farm_test tests/unit/farm_restart_test tests/unit/farm_trouble_test tests/unit/marks_test tests/unit/reads_test tests/unit/health_rules_test tests/unit/health_test
 check_PROGRAMS += $(farm_tests)
 TESTS += $(farm_tests)
 
@@ -23,6 +23,10 @@ tests_unit_farm_trouble_test_LDADD = $(FARM_TEST_LIBS)
 tests_unit_marks_test_SOURCES = %D%/marks_test.c $(farm_test_common)
 tests_unit_marks_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
 tests_unit_marks_test_LDADD = $(FARM_TEST_LIBS)
+
+tests_unit_reads_test_SOURCES = %D%/reads_test.c
+tests_unit_reads_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+tests_unit_reads_test_LDADD = scheduler/libfarm.a $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_unit_health_rules_test_SOURCES = %D%/health_rules_test.c
 tests_unit_health_rules_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
