@@ -177,6 +177,9 @@ static int number_options(const struct args *a, Sluice__Submit *q, struct err *e
         fprintf(stderr, "time limit of a try: %s (%.15g s)\n", clock_duration_text(limit_ns, text), (double)limit_ns / 1e9);
     if (args_has(a, "begin"))
         fprintf(stderr, "begins at %s\n", clock_rfc3339(q->begin, text));
+    if (args_has(a, "straggler") && str_parse_f64("--straggler", args_text(a, "straggler", ""), 1.5, 1000, &q->straggler, e) < 0)
+        return -1;
+    q->has_straggler = args_has(a, "straggler");
     q->has_priority = args_has(a, "priority");
     q->priority = (int32_t)priority;
     q->has_attempts = attempts > 0;

@@ -148,6 +148,7 @@ const struct command commands[] = {
            { "nice", 0, "N", "nice level of its processes, default the pool's" },
            { "time", 0, "DURATION", "limit of a try: 90s, 15m, or Slurm's forms" },
            { "attempts", 0, "N", "tries at a time-frame" },
+           { "straggler", 0, "K", "one of the last that takes K times the median starts a second time" },
            { "key", 0, "KEY", "the same key gives the same job" },
            { "begin", 0, "TIME", "not before" },
            { "hold", 0, NULL, "not before it is released" },

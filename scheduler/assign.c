@@ -154,13 +154,40 @@ static void assign_tf(struct tf *t, struct fnode *n)
         flow_cool(n, 0.9);                       /* its connection is about to be closed */
         return;
     }
-    t->fence = (struct fence){ f->d->epoch, t->fence.attempt + 1 };
+    t->fence = (struct fence){ f->d->epoch, (t->last_attempt > t->fence.attempt ? t->last_attempt : t->fence.attempt) + 1 };
+    t->given = flow_now(f);
     charge(t, n, t->bytes, true);
     t->work->dispatched++;
     if (assign_send(t, n) < 0)
         log_warning("node %s: Assign of %s %" PRIu64 " TF %" PRIu64 " could not be sent", n->node->name,
                     t->work->is_job ? "job" : "run", t->work->id, t->id);
     t->work->ops->assigned(t);
+}
+
+struct fnode *assign_rival(struct tf *t)
+{
+    struct work *w = t->work;
+    struct fnode *first = t->charge->account->owner;
+    struct disp_node *not[TF_AVOID + 1] = { first->account.load };
+    unsigned n_not = 1;
+
+    for (unsigned i = 0; i < t->n_avoid; i++)
+        not[n_not++] = t->avoid[i]->load;
+    struct disp_need need = { .policy = w->policy, .group = w->pool, .classes = w->classes, .bytes = t->bytes, .refused = not, .n_refused = n_not };
+    struct disp_node *chosen = dispatch_choose(w->flow->dispatch, &need, NULL);
+    struct fnode *n = chosen ? chosen->owner : NULL;
+    if (n == NULL || n->node->session == NULL || assign_open(n, w) < 0)
+        return NULL;
+    struct fence before = t->fence;
+    t->fence = (struct fence){ w->flow->d->epoch, t->last_attempt + 1 };
+    struct charge_key key = tf_key(t);
+    tf_charge(t, ledger_charge(&w->flow->ledger, &n->account, &key, t->bytes, true, t, flow_now(w->flow)));
+    n->node->n_tfs = n->account.n;
+    w->dispatched++;
+    if (assign_send(t, n) < 0)
+        log_warning("node %s: Assign of a second try at TF %" PRIu64 " of job %" PRIu64 " could not be sent", n->node->name, t->id, w->id);
+    t->fence = before;
+    return n;
 }
 
 /* A node that is passed over for a while, and has not had this TF yet, can take it then. */

@@ -347,6 +347,12 @@ void flow_evict(struct node *n, const char *why)
         if (c->tf == NULL || c->tf->cancelled)
             continue;
         flow_cancel(x, c, why);
+        if (c->tf->rival) {                      /* it goes on at the other node */
+            tf_detach(c->tf, c);
+            c->tf = NULL;
+            c->since = flow_now(f);
+            continue;
+        }
         c->tf->cancelled = true;
         tf_enter(c->tf, c->tf->state, flow_now(f) + CANCEL_LIMIT);
     }
@@ -568,8 +574,8 @@ static void check_charges(struct flow *f, void (*line)(void *arg, const char *na
                 line(arg, "charges", false, e.text);
                 return;
             }
-            given += should;
-            charged += t->charge ? t->charge->bytes : 0;
+            given += should + (t->rival != NULL);
+            charged += (t->charge ? t->charge->bytes : 0) + (t->rival ? t->rival->bytes : 0);
         }
         if (charged != w->charged || memcmp(n, w->n, sizeof(n)) != 0 || w->queue.n != n[TF_QUEUED]) {
             err_set(&e, ERR_FAILED, "%s %" PRIu64 ": its sums do not hold: %" PRIu64 " bytes charged, it says %" PRIu64, w->is_job ? "job" : "run",
@@ -732,7 +738,7 @@ void flow_destroy(struct flow *f)
     }
     HASH_ITER(hh, f->ledger.all, c, next) {
         if (c->tf)
-            c->tf->charge = NULL;
+            c->tf->charge = c->tf->rival = NULL;
         ledger_return(&f->ledger, c);
     }
     free_nodes(f);

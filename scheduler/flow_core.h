@@ -88,6 +88,8 @@ void flow_cancel(struct fnode *n, const struct charge *c, const char *why);
 void assign_all(struct flow *f);         /* gives out what can be given out */
 void assign_adopt(struct tf *t, struct fnode *n, struct fence fence, uint64_t bytes, bool building);     /* a worker holds it already */
 void assign_tell(struct work *w);        /* RunOpen again, to all that heard it: something of it changed */
+/* A second try at a TF that is given out, on another node: that one, or NULL when none can take it now. */
+struct fnode *assign_rival(struct tf *t);
 void assign_close(struct work *w);       /* RunClose to all that heard RunOpen */
 void assign_forget_node(struct fnode *n);/* its connection is new: nothing was opened there */
 int  assign_open(struct fnode *n, struct work *w);

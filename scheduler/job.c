@@ -68,7 +68,7 @@ struct job_change *job_change_create(struct job *j)
         .attempts = j->attempts, .time_limit = w->time_limit, .tasks = j->n_tasks, .done = j->n[TASK_DONE], .failed = j->n[TASK_FAILED],
         .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
         .stages = c->ran,
-        .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .nice_max = w->nice.max };
+        .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max };
     j->changes++;
     j->row_due = false;
     return c;
@@ -333,6 +333,7 @@ void job_tick(struct jobs *jobs)
         next = TAILQ_NEXT(j, entry);
         if (j->work.paused)
             job_gate(j);
+        straggler_look(j);
         job_progress(j);
     }
 }

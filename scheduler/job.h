@@ -49,6 +49,8 @@ struct job {
     unsigned changes;
     double   settled_since;
     bool     in_progress;
+    double   straggler;                  /* times the median after which one of its last TFs starts a second time; 0: none does */
+    struct spans { double seconds[65]; unsigned n; } spans;      /* of the TFs done last */
     bool     row_due;                    /* its totals are not those of its row any more */
     bool     cancelling;
 };
@@ -92,6 +94,10 @@ void job_free_details(struct job *j);
 
 /* The file that a task belongs to. */
 struct job_file *job_file_of(const struct job *j, uint64_t number);
+
+/* straggler.c: a TF was done so long after it was given out; each tick */
+void straggler_sample(struct job *j, double seconds);
+void straggler_look(struct job *j);
 
 /* jobfull.c: a report of n came, or n is out of contact */
 void job_full_report(struct jobs *jobs, const struct node *n);

@@ -59,6 +59,8 @@ static Sluice__Job *job_message(const struct job *j)
     m->why = (char *)why_of(j);
     m->retried = w->retried;
     m->preempted = w->preempted;
+    m->has_straggler = j->straggler > 0;
+    m->straggler = j->straggler;
     m->attempts = j->attempts;
     m->backends = w->backends;
     m->stages = ran_list(j->ran, &m->n_stages);

@@ -56,6 +56,7 @@ static int load_job(void *arg, const struct row_job *row)
     w->nice = (struct work_nice){ row->nice, row->nice_min, row->nice_max };
     w->retried = row->retried;
     w->preempted = row->preempted;
+    j->straggler = row->straggler;
     j->owner = mem_strdup(row->owner);
     j->key = mem_strdup(row->key);
     j->why = mem_strdup(row->text);

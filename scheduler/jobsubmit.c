@@ -20,6 +20,8 @@
 #include "str.h"
 #include "workflow_words.h"
 
+#define STRAGGLER_LEAST 1.5      /* times the median */
+#define STRAGGLER_MOST  1000.0
 enum { FILES_MAX = 1000000, TASKS_MAX = 10000000, ATTEMPTS_MAX = 100 };
 
 static int path_check(const struct conf *conf, const char *path, struct err *e)
@@ -93,6 +95,8 @@ static int submit_check(struct session *s, const Sluice__Submit *m, struct err *
         return err_set(e, ERR_USAGE, "%u attempts; at most %d are possible", m->attempts, ATTEMPTS_MAX);
     if (m->time_limit < 0 || m->time_limit > 864000)
         return err_set(e, ERR_USAGE, "a time limit of %g s; up to 10 days are possible", m->time_limit);
+    if (m->has_straggler && !(m->straggler >= STRAGGLER_LEAST && m->straggler <= STRAGGLER_MOST))
+        return err_set(e, ERR_USAGE, "a straggler after %g times the median; %g to %g are possible", m->straggler, STRAGGLER_LEAST, STRAGGLER_MOST);
     if (m->has_max_bad)
         return err_set(e, ERR_USAGE, "a limit of bad TFs is not there yet");
     for (size_t i = 0; i < m->n_classes; i++) {
@@ -182,6 +186,7 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     j->owner = s->peer.user[0] ? mem_strdup(s->peer.user) : mem_printf("uid %u", s->peer.uid);
     j->key = m->key && m->key[0] ? mem_strdup(m->key) : NULL;
     j->attempts = m->attempts ? m->attempts : s->d->conf->limits.attempts;
+    j->straggler = m->has_straggler ? m->straggler : 0;
     j->submitted = clock_wall_ns();
     j->begin = m->has_begin ? m->begin : 0;
     j->held = m->has_hold && m->hold;

@@ -69,6 +69,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/samples.c \
 	%D%/settle.c %D%/settle.h \
 	%D%/source.c \
+	%D%/straggler.c \
 	%D%/task.c \
 	%D%/taskrows.c \
 	%D%/tf.c %D%/tf.h \

@@ -206,6 +206,7 @@ struct answer {
     bool is_job;
     uint64_t work;
     struct charge *charge;           /* NULL: nobody asked for it under this fence */
+    bool goes_on;                    /* once its charge has returned: another try at the TF is under way */
 };
 
 static int answer_read(struct session *s, const Sluice__Tf *tf, const Sluice__Fence *fence, struct answer *a)
@@ -230,7 +231,7 @@ static struct tf *answer_return(struct answer *a)
     struct tf *t = a->charge->tf;
 
     if (t) {
-        tf_uncharge(t);
+        a->goes_on = tf_detach(t, a->charge);
         t->work->progress = flow_now(a->f);
     }
     ledger_return(&a->f->ledger, a->charge);
@@ -304,7 +305,7 @@ void flow_refused(struct session *s, uint32_t id, const void *m)
     cool_down(a.n);
     health_refused(s->node, r->word ? r->word : "Unknown", r->text ? r->text : "");
     struct tf *t = answer_return(&a);
-    if (t == NULL)
+    if (t == NULL || a.goes_on)
         return;
     t->refusals++;
     tf_avoid(t, &a.n->account);
@@ -326,7 +327,7 @@ void flow_built(struct session *s, uint32_t id, const void *m)
     a.n->cooldown = 0;
     ledger_built(&a.f->ledger, a.charge);
     struct tf *t = a.charge->tf;
-    if (t && t->state == TF_BUILDING) {
+    if (t && t->charge == a.charge && t->state == TF_BUILDING) {
         tf_enter(t, TF_BUILT, t->cancelled ? t->due : 0);
         t->work->ops->built(t);
     }
@@ -334,6 +335,17 @@ void flow_built(struct session *s, uint32_t id, const void *m)
 }
 
 /* ---- done ---------------------------------------------------------------------------------- */
+
+/* Another try was faster: this one is given up. */
+static void other_ends(struct tf *t)
+{
+    struct charge *c = t->charge;
+
+    flow_cancel(c->account->owner, c, "another try was done first");
+    c->tf = NULL;
+    c->since = flow_now(t->work->flow);
+    tf_detach(t, c);
+}
 
 void flow_done(struct session *s, uint32_t id, const void *m)
 {
@@ -352,6 +364,9 @@ void flow_done(struct session *s, uint32_t id, const void *m)
         answer_stale(&a);
         return;
     }
+    if (a.goes_on)
+        other_ends(t);
+    t->fence = a.at;
     double seconds = d->process_seconds > 0 ? d->process_seconds : 0;
     if (d->has_process_seconds)
         flow_median_add(a.f, s->node->class, seconds);
@@ -519,6 +534,8 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     verdict_send(s->node, x->tf, x->fence, false, NULL, NULL);
     if (t == NULL)
         return;
+    if (cancelled && a.goes_on)
+        return;
     if (cancelled) {
         t->work->preempted += t->cancelled;
         requeue(t, 0);
@@ -533,6 +550,8 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
              s->node->name, word, x->text ? ": " : "", x->text ? x->text : "");
     if (!blames_source(word))
         doubt(a.n, t, x, word);
+    if (a.goes_on)
+        return;                                  /* the other try decides */
     attempt_failed(t, s->node->name, x->device, word, x->text);
 }
 
@@ -545,10 +564,9 @@ void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *
 
     while ((c = TAILQ_FIRST(&n->account.charges))) {
         struct tf *t = c->tf;
-        if (t)
-            tf_uncharge(t);
+        bool goes_on = t && tf_detach(t, c);
         ledger_return(&f->ledger, c);
-        if (t)
+        if (t && !goes_on)
             attempt_failed(t, n->node->name, NULL, word, text);
     }
     n->node->n_tfs = 0;
@@ -635,7 +653,7 @@ static void held_reconcile(struct fnode *n, const Sluice__Held *h, Sluice__Regis
         c->seen = true;
         if (h->phase != SLUICE__PHASE__BUILDING) {
             ledger_built(&n->flow->ledger, c);
-            if (c->tf && c->tf->state == TF_BUILDING) {
+            if (c->tf && c->tf->charge == c && c->tf->state == TF_BUILDING) {
                 tf_enter(c->tf, TF_BUILT, c->tf->cancelled ? c->tf->due : 0);
                 c->tf->work->ops->built(c->tf);
             }
@@ -664,10 +682,9 @@ static void missing_fail(struct fnode *n)
         struct charge *next = TAILQ_NEXT(c, entry);
         struct tf *t = c->tf;
         if (!c->seen) {
-            if (t)
-                tf_uncharge(t);
+            bool goes_on = t && tf_detach(t, c);
             ledger_return(&f->ledger, c);
-            if (t)
+            if (t && !goes_on)
                 attempt_failed(t, n->node->name, NULL, "Forgotten", "the worker came back without it");
         }
         c = next;

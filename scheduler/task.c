@@ -146,7 +146,7 @@ static struct tf *task_tf(struct job *j, uint64_t number)
     const struct job_file *f = job_file_of(j, number);
 
     t->bytes = (f->extent[number - f->first_task][1] + 63) / 64 * 64;
-    t->fence.attempt = j->task[number].attempt;
+    t->fence.attempt = t->last_attempt = j->task[number].attempt;
     return t;
 }
 
@@ -238,6 +238,9 @@ static void task_settle(struct tf *t, const struct end *end)
     struct task *x = &j->task[t->id];
     struct record *rec = record_create(t, end, false);
 
+    if (end->outcome == END_DONE)
+        straggler_sample(j, flow_now(j->work.flow) - t->given);
+
     task_set(j, t->id, states[end->outcome]);
     if (end->outcome == END_DONE)
         ran_count(&j->ran, end->stages);
@@ -290,6 +293,8 @@ void task_cancel_all(struct job *j, const char *reason)
             snprintf(node, sizeof(node), "%s", n->node->name);
             flow_cancel(n, t->charge, "the job is cancelled");
         }
+        if (t->rival)
+            flow_cancel(t->rival->account->owner, t->rival, "the job is cancelled");
         task_settle(t, &(struct end){ .outcome = END_CANCELLED, .reason = reason, .node = node[0] ? node : NULL });
     }
     for (uint64_t i = 0; i < j->n_tasks; i++) {

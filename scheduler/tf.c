@@ -113,20 +113,43 @@ struct charge_key tf_key(const struct tf *t)
     return (struct charge_key){ t->work->is_job, t->work->id, t->id, t->fence.epoch, t->fence.attempt };
 }
 
+static void books(struct tf *t, const struct charge *c, bool more)
+{
+    uint64_t *sums[] = { &t->work->charged, t->work->user ? &t->work->user->charged : NULL };
+
+    for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+        if (sums[i])
+            *sums[i] = more ? *sums[i] + c->bytes : *sums[i] - c->bytes;
+    }
+}
+
 void tf_charge(struct tf *t, struct charge *c)
 {
-    t->charge = c;
-    t->work->charged += c->bytes;
-    if (t->work->user)
-        t->work->user->charged += c->bytes;
+    *(t->charge ? &t->rival : &t->charge) = c;
+    books(t, c, true);
+    if (t->last_attempt < c->key.attempt)
+        t->last_attempt = (uint32_t)c->key.attempt;
 }
 
 void tf_uncharge(struct tf *t)
 {
-    t->work->charged -= t->charge->bytes;
-    if (t->work->user)
-        t->work->user->charged -= t->charge->bytes;
+    books(t, t->charge, false);
     t->charge = NULL;
+}
+
+bool tf_detach(struct tf *t, struct charge *c)
+{
+    books(t, c, false);
+    if (c == t->rival) {
+        t->rival = NULL;
+        return true;
+    }
+    t->charge = t->rival;
+    t->rival = NULL;
+    if (t->charge == NULL)
+        return false;
+    t->fence = (struct fence){ t->charge->key.epoch, (uint32_t)t->charge->key.attempt };
+    return true;
 }
 
 uint64_t work_share(const struct work *w)
@@ -174,10 +197,11 @@ void tf_free(struct tf *t)
     due_set(t, 0);
     w->n[t->state]--;
     HASH_DEL(w->tfs, t);
-    if (t->charge) {
-        t->charge->tf = NULL;
-        t->charge->since = flow_now(w->flow);
-        tf_uncharge(t);
+    while (t->charge) {
+        struct charge *c = t->charge;
+        c->tf = NULL;
+        c->since = flow_now(w->flow);
+        tf_detach(t, c);
     }
     health_dropped(&t->doubts);
     free(t->last_text);

@@ -38,6 +38,9 @@ struct tf {
     uint64_t bytes;                  /* in the buffer */
     struct fence fence;              /* the present one, 0,0: never given out */
     struct charge *charge;           /* of the present fence, while BUILDING or BUILT */
+    struct charge *rival;            /* a second try beside it, on another node: whoever is done first (straggler.c) */
+    uint32_t last_attempt;           /* number of the last try, rivals too */
+    double given;                    /* flow time of the present try */
     unsigned tries;                  /* attempts that failed */
     unsigned n_deaths;               /* processes that died of it, */
     char  *deaths, *crash;           /* on these nodes: "n1,n2"; the folder that keeps the last */
@@ -128,6 +131,8 @@ struct charge_key tf_key(const struct tf *t);
 /* The books of its work and user: the charge was made, or is no longer this TF's. */
 void tf_charge(struct tf *t, struct charge *c);
 void tf_uncharge(struct tf *t);
+/* One of its charges is not its own any more. true: it goes on with the other one, under that one's fence. */
+bool tf_detach(struct tf *t, struct charge *c);
 uint64_t work_share(const struct work *w);       /* bytes that it, or its user's jobs together, have of the pool */
 
 #endif

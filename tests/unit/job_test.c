@@ -37,7 +37,7 @@ static int close_world(void **state)
 }
 
 /* A job of files with so many TFs of 1 MB each; 0 TFs: a file that could not be read. */
-struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold; int priority; };
+struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold; int priority; double straggler; };
 
 static uint64_t submit(const struct wish *w, bool *existed)
 {
@@ -70,6 +70,8 @@ static uint64_t submit(const struct wish *w, bool *existed)
     m.has_attempts = w->attempts != 0;
     m.attempts = w->attempts;
     m.has_hold = m.hold = w->hold;
+    m.has_straggler = w->straggler > 0;
+    m.straggler = w->straggler;
     m.has_priority = w->priority != 0;
     m.priority = w->priority;
     if (w->class) {
@@ -819,6 +821,126 @@ static void what_kills_processes_is_set_aside(void **state)
     assert_int_equal(the_job(id)->n[TASK_DONE], 1);
 }
 
+/* Ten TFs of which the last is not done: the one that holds it and its Assign. */
+static Sluice__Assign *all_but_one(struct node **slow, uint64_t *id)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 10 }, .n = 1, .straggler = 3 };
+    Sluice__Assign *a, *kept = NULL;
+    struct node *n;
+
+    *id = submit(&w, NULL);
+    for (int i = 0; i < 30; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&n))) {
+            answer_built(n, a);
+            if (a->tf->id == 9) {
+                kept = a;
+                *slow = n;
+                continue;
+            }
+            answer_done(n, a, false);
+            FREE(a);
+        }
+        if (kept && the_job(*id)->n[TASK_DONE] == 9)
+            break;
+    }
+    assert_non_null(kept);
+    assert_int_equal(the_job(*id)->n[TASK_DONE], 9);
+    return kept;
+}
+
+static void a_straggler_starts_a_second_time_and_the_first_to_be_done_counts(void **state)
+{
+    for (int faster = 0; faster < 2; faster++) {
+        struct node *slow, *n;
+        uint64_t id;
+        Sluice__Assign *first = all_but_one(&slow, &id);
+        Sluice__Assign *second = assigned_within(5, &n);
+
+        (void)state;
+        assert_non_null(second);
+        assert_ptr_not_equal(n, slow);
+        assert_int_equal(second->tf->id, 9);
+        assert_int_equal(first->fence->attempt, 1);
+        assert_int_equal(second->fence->attempt, 2);
+        world_check();
+        answer_built(n, second);
+        assert_null(assigned_within(2, &(struct node *){ NULL }));       /* two at a time, no more */
+        struct node *winner = faster ? n : slow, *loser = faster ? slow : n;
+        Sluice__Assign *won = faster ? second : first, *lost = faster ? first : second;
+        answer_done(winner, won, false);
+        world_turn();
+        assert_int_equal(world_sent(loser->session, &sluice__cancel__descriptor), 1);
+        assert_int_equal(the_job(id)->n[TASK_DONE], 10);
+        assert_string_equal(the_job(id)->task[9].node, winner->name);
+        assert_int_equal(the_job(id)->task[9].attempt, won->fence->attempt);
+        answer_done(loser, lost, false);                                 /* too late */
+        world_turn();
+        assert_int_equal(the_job(id)->n[TASK_DONE], 10);
+        world_pass(0.2);
+        assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+        world_check();
+        world_forget_sent(n1->session);
+        world_forget_sent(n2->session);
+        FREE(first);
+        FREE(second);
+    }
+}
+
+static void of_two_tries_that_fail_the_job_hears_once(void **state)
+{
+    struct node *slow, *n;
+    uint64_t id;
+    Sluice__Assign *first = all_but_one(&slow, &id), *second = assigned_within(5, &n), *third;
+
+    (void)state;
+    assert_non_null(second);
+    answer_failed(slow, first, "TimedOut");              /* the other goes on */
+    world_turn();
+    world_check();
+    assert_int_equal(the_job(id)->n[TASK_RUNNING], 1);
+    world_disconnect(n);
+    flow_worker_lost(n, "as the test wants it");         /* and that one, too */
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_WAITING], 1);
+    assert_int_equal(the_job(id)->work.retried, 1);
+    struct idset forget = { 0 };
+    world_connect(n, NULL, 0, &forget);
+    third = assigned_within(5, &n);
+    assert_non_null(third);
+    assert_int_equal(third->fence->attempt, 3);          /* never a number that was used */
+    answer_done(n, third, false);
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 10);
+    world_check();
+    FREE(first);
+    FREE(second);
+    FREE(third);
+}
+
+static void a_job_with_two_tries_under_way_can_be_cancelled_and_restarted(void **state)
+{
+    struct node *slow, *n;
+    uint64_t id;
+    Sluice__Assign *first = all_but_one(&slow, &id), *second = assigned_within(5, &n);
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+
+    (void)state;
+    assert_non_null(second);
+    m.has_id = true;
+    m.id = id;
+    job_cancel(client, 8, &m);
+    world_turn();
+    assert_int_equal(world_sent(slow->session, &sluice__cancel__descriptor), 1);
+    assert_int_equal(world_sent(n->session, &sluice__cancel__descriptor), 1);
+    assert_int_equal(the_job(id)->n[TASK_CANCELLED], 1);
+    world_check();
+    restart_with_both();
+    assert_int_equal(the_job(id)->n[TASK_CANCELLED], 1);
+    FREE(first);
+    FREE(second);
+}
+
 static void what_a_node_holds_is_bounded(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 60 }, .n = 1 };
@@ -1061,6 +1183,9 @@ int main(void)
         WITH_WORLD(others_jobs_are_for_experts),
         WITH_WORLD(tries_and_pauses_outlive_a_restart),
         WITH_WORLD(what_kills_processes_is_set_aside),
+        WITH_WORLD(a_straggler_starts_a_second_time_and_the_first_to_be_done_counts),
+        WITH_WORLD(of_two_tries_that_fail_the_job_hears_once),
+        WITH_WORLD(a_job_with_two_tries_under_way_can_be_cancelled_and_restarted),
         WITH_WORLD(what_a_node_holds_is_bounded),
         WITH_WORLD(tfs_that_follow_each_other_are_named_by_their_sizes),
         WITH_WORLD(a_restart_resumes_a_job),
