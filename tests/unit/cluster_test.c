@@ -210,6 +210,36 @@ static void test_noisy_count(void **state)
     free(d);
 }
 
+/* Bin 3999 is the last that the rule looks at: of a run and of the charge that would clear the pad. */
+static void test_noisy_border(void **state)
+{
+    (void)state;
+    struct digit d[1200];
+    uint32_t n = 0;
+    struct pipeline *p = pipeline_of("cluster", NULL);
+    struct pipeline_result r;
+    struct k_err e;
+    unsigned rows[152] = { 0 };
+
+    n += run_of(d + n, 10, 10, 3800, 200, 6);     /* to 3999: noisy */
+    n += run_of(d + n, 20, 10, 3801, 200, 6);     /* 199 of it before 4000 */
+    n += run_of(d + n, 30, 10, 3800, 201, 6);
+    d[n - 1].charge = Q(700);                     /* at 4000: too late */
+    n += run_of(d + n, 40, 10, 3800, 200, 6);
+    d[n - 1].charge = Q(700);                     /* at 3999 */
+    struct tf tf = tf_of(d, n, 20);
+    if (run_tf(p, &tf, &r, &e) < 0)
+        fail_msg("%s", e.text);
+    for (unsigned i = 0; i < r.out[1].count; i++)
+        rows[record(&r, i).row]++;
+    assert_int_equal(rows[10], 0);
+    assert_true(rows[20] > 0);
+    assert_int_equal(rows[30], 0);
+    assert_true(rows[40] > 0);
+    pipeline_destroy(p);
+    free(tf.data);
+}
+
 /* A busy TF: the same bytes for every batch size, number of threads and instruction set, and when
  * the first estimate of memory was too small. */
 static void test_any_cut(void **state)
@@ -291,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_thresholds), cmocka_unit_test(test_ties),
         cmocka_unit_test(test_edges), cmocka_unit_test(test_shared),
         cmocka_unit_test(test_noisy), cmocka_unit_test(test_noisy_count),
+        cmocka_unit_test(test_noisy_border),
         cmocka_unit_test(test_any_cut), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
