@@ -10,7 +10,7 @@ kernels_libkernels_a_SOURCES  = \
 	%D%/kerr.c %D%/kerr.h \
 	%D%/input.c %D%/input.h %D%/kgeo.h \
 	%D%/kdev.c %D%/kdev.h %D%/khost.c %D%/khost.h \
-	%D%/stage_decode.c %D%/stage_cluster.c %D%/stage.h \
+	%D%/stage_decode.c %D%/stage_cluster.c %D%/stage.h %D%/stage_devices.c %D%/stage_devices.h \
 	%D%/result.c %D%/result.h \
 	%D%/workflow.c %D%/workflow.h \
 	%D%/pipeline.c %D%/pipeline.h \

@@ -12,13 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/bk_load.h"
 #include "result.h"
 #include "stage.h"
+#include "stage_devices.h"
 
 struct pipeline {
     struct workflow_choice choice;
-    struct kdev *dev[STAGE_COUNT];            /* stages on the same backend share one */
+    struct stage_devices on;
     struct input in;
     struct decode *decode;
     struct kdigits digits;                    /* on the device of decode */
@@ -30,7 +30,6 @@ struct pipeline {
     uint32_t rows_done;                       /* rows whose place in the indexes is known */
     double seconds[STAGE_COUNT];
     uint64_t bytes_in[STAGE_COUNT], bytes_out[STAGE_COUNT];
-    char fallback[STAGE_COUNT][300];          /* why auto took the CPU; "": it did not */
     void (*stage)(void *arg, const char *stage);
     void *arg;
 };
@@ -44,164 +43,6 @@ static double now(void)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static const char *const gpu_order[] = { "cuda", "hip", "opencl", NULL };
-
-/* Adds what is wrong with a backend to the list of reasons. */
-static void add_reason(struct k_err *why, const char *backend, const char *reason)
-{
-    size_t n = strlen(why->text);
-    snprintf(why->text + n, sizeof why->text - n, "%s%s: %.120s", n ? "; " : "", backend, reason);
-}
-
-/* The first usable GPU of a backend (an OpenCL device may be a CPU), or the one asked for. */
-static struct kdev *open_gpu_of(const char *backend, const struct pipeline_conf *c,
-                                const struct bk_option *o, struct k_err *why)
-{
-    char reason[300] = "";
-    const struct bk_ops *ops = bk_load(backend, reason, sizeof reason);
-    struct bk_info info;
-    int n = ops ? ops->count() : 0;
-
-    if (ops && n <= 0)
-        ops->describe(0, &info, reason, sizeof reason);
-    for (int i = 0; i < n; i++) {
-        struct k_err e;
-        struct kdev *d = NULL;
-        if (ops->describe(i, &info, reason, sizeof reason) < 0)
-            continue;
-        if (strcmp(info.class, "cpu") == 0)
-            snprintf(reason, sizeof reason, "no GPU, only the CPU as a device");
-        else if (c->device && strcmp(c->device, info.id) != 0)
-            snprintf(reason, sizeof reason, "no device %s", c->device);
-        else if ((d = kdev_open(backend, info.id, o, &e)) != NULL)
-            return d;
-        else
-            snprintf(reason, sizeof reason, "%.299s", e.text);
-    }
-    add_reason(why, backend, reason);
-    return NULL;
-}
-
-static bool stage_has(enum stage_id id, const char *backend)
-{
-    for (const char *const *x = stages[id].backends; *x; x++) {
-        if (strcmp(*x, backend) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* NULL: there is none, and why lists the reasons. */
-static struct kdev *open_gpu(const struct pipeline_conf *c, const struct bk_option *o,
-                             enum stage_id id, struct k_err *why)
-{
-    struct kdev *d = NULL;
-
-    *why = (struct k_err){ .code = K_EDEVICE };
-    if (c->cpu_only) {
-        snprintf(why->text, sizeof why->text, "device %.100s is the CPU", c->device ? c->device : "of this process");
-        return NULL;
-    }
-    for (const char *const *b = gpu_order; *b && d == NULL; b++) {
-        if (stage_has(id, *b))
-            d = open_gpu_of(*b, c, o, why);
-    }
-    return d;
-}
-
-static struct kdev *open_named(const struct pipeline_conf *c, enum stage_id id, const char *backend, const struct bk_option *o,
-                               struct k_err *e)
-{
-    struct k_err why;
-    char names[200];
-
-    if (!c->cpu_only) {
-        struct kdev *d = kdev_open(backend, c->device, o, &why);
-        workflow_backends(id, names, sizeof names);
-        if (d == NULL)
-            k_fail(e, why.code, "%s asked for: %.250s; choices are %.80s", backend, why.text, names);
-        return d;
-    }
-    k_fail(e, K_EDEVICE, "%s asked for, device %.100s is the CPU; choices are auto, cpu", backend,
-           c->device ? c->device : "of this process");
-    return NULL;
-}
-
-static struct kdev *open_for(struct pipeline *p, const struct pipeline_conf *c, enum stage_id id,
-                             const char *backend, struct k_err *e)
-{
-    struct bk_option o = { .threads = c->threads, .isa = c->isa,
-                           .memory_limit = c->memory_limit };
-    struct kdev *d;
-    struct k_err why;
-    char names[200];
-
-    if (strcmp(backend, "cpu") == 0)
-        return kdev_open(backend, NULL, &o, e);
-    if (strcmp(backend, "gpu") != 0 && strcmp(backend, "auto") != 0)
-        return open_named(c, id, backend, &o, e);
-    d = open_gpu(c, &o, id, &why);
-    if (d)
-        return d;
-    if (strcmp(backend, "auto") == 0) {
-        snprintf(p->fallback[id], sizeof p->fallback[id], "no usable GPU (%.270s)", why.text);
-        return kdev_open("cpu", NULL, &o, e);
-    }
-    workflow_backends(id, names, sizeof names);
-    k_fail(e, K_EDEVICE, "gpu asked for, no usable GPU (%.250s); choices are %.80s", why.text, names);
-    return NULL;
-}
-
-/* Stages with the same choice share a device, and the reason for it. */
-static void share(struct pipeline *p, enum stage_id id, enum stage_id with)
-{
-    p->dev[id] = p->dev[with];
-    memcpy(p->fallback[id], p->fallback[with], sizeof p->fallback[id]);
-}
-
-/* Whether no stage before s has its device: each is opened, pinned for and closed once. */
-static bool first_with(const struct pipeline *p, unsigned s)
-{
-    for (unsigned i = 0; i < s; i++) {
-        if (p->dev[i] == p->dev[s])
-            return false;
-    }
-    return true;
-}
-
-/* Pins the memory of the TFs for every device. */
-static int pin(struct pipeline *p, const struct pipeline_conf *c, struct k_err *e)
-{
-    for (unsigned s = 0; s < STAGE_COUNT; s++) {
-        struct kdev *d = p->dev[s];
-        if (d && first_with(p, s) && khost_pin(d, &c->pin) < 0 && c->pin_must)
-            return k_fail(e, K_ENOMEM, "stage %s: %" PRIu64 " bytes are to be pinned for device %s: %s", stages[s].name,
-                          d->host.wanted, d->info.id, d->host.why);
-    }
-    return 0;
-}
-
-static int open_stages(struct pipeline *p, const struct pipeline_conf *c, struct k_err *e)
-{
-    const struct workflow *w = p->choice.workflow;
-
-    for (unsigned i = 0; i < w->stages; i++) {
-        enum stage_id id = w->stage[i];
-        for (unsigned j = 0; j < i && p->dev[id] == NULL; j++) {
-            if (p->choice.backend[w->stage[j]] == p->choice.backend[id] ||
-                strcmp(p->choice.backend[w->stage[j]], p->choice.backend[id]) == 0)
-                share(p, id, w->stage[j]);
-        }
-        if (p->dev[id] == NULL) {
-            struct k_err why;
-            p->dev[id] = open_for(p, c, id, p->choice.backend[id], &why);
-            if (p->dev[id] == NULL)
-                return k_fail(e, why.code, "stage %s: %.340s", stages[id].name, why.text);
-        }
-    }
-    return 0;
-}
-
 struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
 {
     struct pipeline *p = calloc(1, sizeof *p);
@@ -211,28 +52,28 @@ struct pipeline *pipeline_create(const struct pipeline_conf *c, struct k_err *e)
         return NULL;
     }
     if (workflow_choose(c->workflow, c->backends, c->options, &p->choice, e) < 0 ||
-        open_stages(p, c, e) < 0 || pin(p, c, e) < 0)
+        stage_devices_open(&p->on, &p->choice, c, e) < 0)
         goto fail;
     for (unsigned i = 0; i < STAGE_COUNT && c->kernel; i++) {
-        if (p->dev[i]) {
-            p->dev[i]->took = c->kernel;
-            p->dev[i]->arg = c->arg;
+        if (p->on.dev[i]) {
+            p->on.dev[i]->took = c->kernel;
+            p->on.dev[i]->arg = c->arg;
         }
     }
     p->stage = c->stage;
     p->arg = c->arg;
     p->batch_bytes = p->choice.option[STAGE_DECODE][0];
-    if (p->dev[STAGE_DECODE]) {
-        p->decode = decode_new(p->dev[STAGE_DECODE]);
+    if (p->on.dev[STAGE_DECODE]) {
+        p->decode = decode_new(p->on.dev[STAGE_DECODE]);
         if (p->decode == NULL) {
             k_fail(e, K_ENOMEM, "out of memory");
             goto fail;
         }
     }
-    if (p->dev[STAGE_CLUSTER]) {
+    if (p->on.dev[STAGE_CLUSTER]) {
         const uint64_t *o = p->choice.option[STAGE_CLUSTER];
         struct cluster_option co = { o[0], o[1], o[2], o[3], o[4] };
-        p->cluster = cluster_new(p->dev[STAGE_CLUSTER], &co);
+        p->cluster = cluster_new(p->on.dev[STAGE_CLUSTER], &co);
         if (p->cluster == NULL) {
             k_fail(e, K_ENOMEM, "out of memory");
             goto fail;
@@ -248,18 +89,15 @@ void pipeline_destroy(struct pipeline *p)
 {
     if (p == NULL)
         return;
-    if (p->dev[STAGE_DECODE]) {
-        kdigits_release(p->dev[STAGE_DECODE], &p->digits);
+    if (p->on.dev[STAGE_DECODE]) {
+        kdigits_release(p->on.dev[STAGE_DECODE], &p->digits);
         decode_free(p->decode);
     }
-    if (p->dev[STAGE_CLUSTER]) {
-        kdigits_release(p->dev[STAGE_CLUSTER], &p->moved);
+    if (p->on.dev[STAGE_CLUSTER]) {
+        kdigits_release(p->on.dev[STAGE_CLUSTER], &p->moved);
         cluster_free(p->cluster);
     }
-    for (unsigned i = 0; i < STAGE_COUNT; i++) {
-        if (first_with(p, i))
-            kdev_close(p->dev[i]);
-    }
+    stage_devices_close(&p->on);
     input_free(&p->in);
     result_free(&p->digits_out);
     result_free(&p->clusters_out);
@@ -310,7 +148,7 @@ static int digits_batch(struct pipeline *p, const struct batch *b, uint32_t done
     h->time = (uint16_t *)(void *)(base + 2 * (size_t)done);
     h->charge = (uint16_t *)(void *)(base + 2 * n + 2 * (size_t)done);
     h->pad = base + 6 * n + done;
-    if (kdigits_download(p->dev[STAGE_DECODE], &p->digits, h, e) < 0)
+    if (kdigits_download(p->on.dev[STAGE_DECODE], &p->digits, h, e) < 0)
         return -1;
     for (uint32_t i = 0; i < b->rows; i++) {
         uint32_t row = b->first_row + i, from = h->row_start[i], len = h->row_start[i + 1] - from;
@@ -393,8 +231,8 @@ static int cluster_batch(struct pipeline *p, const struct batch *b, const struct
 
     begins(p, STAGE_CLUSTER);
     /* Data move only where the device changes. */
-    if (p->dev[STAGE_CLUSTER] != p->dev[STAGE_DECODE]) {
-        if (kdigits_upload(p->dev[STAGE_CLUSTER], &p->moved, b, h, e) < 0)
+    if (p->on.dev[STAGE_CLUSTER] != p->on.dev[STAGE_DECODE]) {
+        if (kdigits_upload(p->on.dev[STAGE_CLUSTER], &p->moved, b, h, e) < 0)
             return -1;
         k = &p->moved;
     }
@@ -411,14 +249,14 @@ struct lap {
 
 static struct lap lap_begin(const struct pipeline *p, enum stage_id id)
 {
-    return (struct lap){ now(), p->dev[id]->copied_in, p->dev[id]->copied_out };
+    return (struct lap){ now(), p->on.dev[id]->copied_in, p->on.dev[id]->copied_out };
 }
 
 static void lap_end(struct pipeline *p, enum stage_id id, const struct lap *l)
 {
     p->seconds[id] += now() - l->start;
-    p->bytes_in[id] += p->dev[id]->copied_in - l->in;
-    p->bytes_out[id] += p->dev[id]->copied_out - l->out;
+    p->bytes_in[id] += p->on.dev[id]->copied_in - l->in;
+    p->bytes_out[id] += p->on.dev[id]->copied_out - l->out;
 }
 
 static int run_batch(struct pipeline *p, const struct batch *b, const struct batch *next, struct k_err *e)
@@ -455,10 +293,10 @@ static bool smaller(struct pipeline *p, uint64_t bytes, const struct k_err *e)
         return false;
     p->batch_bytes = bytes / 2;
     decode_shrink(p->decode);
-    kdigits_release(p->dev[STAGE_DECODE], &p->digits);
+    kdigits_release(p->on.dev[STAGE_DECODE], &p->digits);
     if (p->cluster) {
         cluster_shrink(p->cluster);
-        kdigits_release(p->dev[STAGE_CLUSTER], &p->moved);
+        kdigits_release(p->on.dev[STAGE_CLUSTER], &p->moved);
     }
     return true;
 }
@@ -471,17 +309,17 @@ static uint64_t divisible(const struct batch *b)
 /* Takes the memory that the greatest batch needs, once for all of them. */
 static int take(struct pipeline *p, const struct batch_most *m, bool ahead, struct k_err *e)
 {
-    bool apart = p->cluster && p->dev[STAGE_CLUSTER] != p->dev[STAGE_DECODE];
+    bool apart = p->cluster && p->on.dev[STAGE_CLUSTER] != p->on.dev[STAGE_DECODE];
     struct kwant w[2 * STAGE_BUFFERS];
     unsigned n = decode_wants(p->decode, &p->digits, m, ahead, w);
 
-    if (apart && kdev_reserve_all(p->dev[STAGE_DECODE], w, n, e) < 0)
+    if (apart && kdev_reserve_all(p->on.dev[STAGE_DECODE], w, n, e) < 0)
         return -1;
     if (apart)
         n = 0;
     if (p->cluster)
         n += cluster_wants(p->cluster, apart ? &p->moved : NULL, m, p->in.bins, w + n);
-    return kdev_reserve_all(p->dev[p->cluster ? STAGE_CLUSTER : STAGE_DECODE], w, n, e);
+    return kdev_reserve_all(p->on.dev[p->cluster ? STAGE_CLUSTER : STAGE_DECODE], w, n, e);
 }
 
 /* Cuts the TF into batches that the devices have memory for. */
@@ -495,7 +333,7 @@ static int plan(struct pipeline *p, struct k_err *e)
             batch_most_add(&m, &p->in, &b);
             greatest = divisible(&b) > greatest ? b.bytes : greatest;
         }
-        bool ahead = p->dev[STAGE_DECODE]->ahead && m.batches > 1;
+        bool ahead = p->on.dev[STAGE_DECODE]->ahead && m.batches > 1;
         if (m.batches == 0 || take(p, &m, ahead, e) == 0)
             return 0;
         if (smaller(p, greatest, e))
@@ -545,8 +383,8 @@ void pipeline_describe(const struct pipeline *p, struct pipeline_result *r)
         enum stage_id id = w->stage[i];
         r->stage[i] = (struct pipeline_stage){
             .stage = stages[id].name, .wanted = p->choice.backend[id],
-            .backend = p->dev[id]->ops->name, .fallback = p->fallback[id][0] ? p->fallback[id] : NULL,
-            .device = p->dev[id]->info.id, .host = &p->dev[id]->host, .seconds = p->seconds[id],
+            .backend = p->on.dev[id]->ops->name, .fallback = p->on.fallback[id][0] ? p->on.fallback[id] : NULL,
+            .device = p->on.dev[id]->info.id, .host = &p->on.dev[id]->host, .seconds = p->seconds[id],
             .bytes_in = p->bytes_in[id], .bytes_out = p->bytes_out[id],
         };
     }
