@@ -176,3 +176,101 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   node_is "$first" '[.pool, .usable] | join(" ")' "online true"
   sluice check
 }
+
+# try COMMAND...: again while sluiced is away; its status otherwise.
+try() { local rc; while :; do "$@" 2>"$FARM/try.err" && rc=0 || rc=$?; [[ $rc -eq 6 || $rc -eq 7 ]] || return "$rc"; sleep 0.05; done; }
+
+@test "B27 1 000 jobs are submitted and cancelled at random moments while sluiced is killed: what was confirmed never runs afterwards, late reports change nothing" {
+  local i id rc pairs cancelled=0 over=0
+  pairs=$(scaled 100); [[ -z ${SLUICE_SOAK:-} ]] || pairs=1000
+  RANDOM=$SEED
+  daemon
+  sluice node add 'n[001-003]' --class fake --pool async
+  workers 3 --seconds-per-tf 0.03,0.001,0.1 --build-seconds 0.002
+  background killer bash -c 'for ((;;)); do sleep "$1"; kill -KILL "$(cat "$2/sluiced.pid")" 2>/dev/null; done' - 0.7 "$FARM"
+  echo "$PID_sluiced" >"$FARM/sluiced.pid"
+  background keeper bash -c 'for ((;;)); do
+      while [[ -e /proc/$(cat "$1/sluiced.pid") && $(sed "s/.*) //" "/proc/$(cat "$1/sluiced.pid")/stat" 2>/dev/null) != Z* ]]; do sleep 0.02; done
+      sluiced --config "$1/conf" --state "$1/state" --socket "$SLUICE_SOCKET" --log "$1/sluiced.log" & echo $! >"$1/sluiced.pid"
+    done' - "$FARM"
+  file=$(sample 2)
+  for ((i = 0; i < pairs; i++)); do
+    id=$(try sluice submit "$file" --workflow none --key "pair-$i" --quiet)
+    sleep "0.0$((RANDOM % 90 + 10))"
+    try sluice job cancel "$id" >"$FARM/answer" && rc=0 || rc=$?
+    case $rc in
+      0) cancelled=$((cancelled + 1)); echo "$id $(try sluice job tfs "$id" --json | jq -r '.tasks[0] | "\(.state) \(.attempt)"')" >>"$FARM/confirmed" ;;
+      4) grep -q 'is over: done' "$FARM/try.err" || grep -q 'is over: cancelled' "$FARM/try.err"; over=$((over + 1)) ;;
+      *) cat "$FARM/try.err"; false ;;
+    esac
+  done
+  kill "$PID_killer"; wait_until 5 ended "$PID_killer"
+  wait_until 20 sluice ping
+  echo "$pairs pairs: $cancelled cancelled, $over were over before; sluiced was started $(grep -c ': start ' "$FARM/sluiced.log") times" >&3
+  [ "$cancelled" -gt $((pairs / 4)) ]
+  [ "$(grep -c ': start ' "$FARM/sluiced.log")" -ge 3 ]
+  # the slowest late report is in by now
+  wait_until 30 is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
+  local looked=0 now
+  while read -r id state attempt; do
+    [ "$state" = cancelled ]
+    job_is "$id" '[.state, .done, .cancelled] | join(" ")' "cancelled 0 1"
+    now=$(sluice job tfs "$id" --json 2>/dev/null | jq -r '.tasks[0] | "\(.state) \(.attempt)"')
+    [[ -n $now ]] || continue        # of old jobs the tries are not in memory
+    [ "$now" = "cancelled $attempt" ] || { echo "job $id: attempt $attempt when it was cancelled, now $now"; false; }
+    looked=$((looked + 1))
+  done < <(sort -un "$FARM/confirmed")
+  [ "$looked" -ge 20 ]
+  is '[.jobs[] | select(.state != "cancelled" and .state != "done")] | length' 0 sluice jobs --all
+  sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; false; }
+  kill "$PID_keeper"; wait_until 5 ended "$PID_keeper"
+  kill -TERM "$(cat "$FARM/sluiced.pid")"
+}
+
+# clock PROGRAM: wrapper WRAP of a daemon whose wall clock stands in $FARM/clock, as "+0", "-3h"; the monotonic one stays.
+clock() {
+  local lib preload
+  lib=$(find /usr/lib -name libfaketimeMT.so.1 | head -n 1)
+  preload=$lib
+  ! ldd "$SLUICE_BUILDDIR/$1" | grep -q libasan || preload=$(ldd "$SLUICE_BUILDDIR/$1" | awk '/libasan/ { print $3 }'):$lib
+  WRAP=(env LD_PRELOAD="$preload" FAKETIME_TIMESTAMP_FILE="$FARM/clock" FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1
+        ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0")
+}
+clock_clean() { local f; for f in /dev/shm/faketime_shm_* /dev/shm/sem.faketime_sem_*; do [[ ! -e $f || -e /proc/${f##*_} ]] || rm -f "$f"; done; }
+
+@test "a clock that is stepped by hours, there and back, kills nothing: no node, no try, no pause of a job" {
+  [[ -n $(find /usr/lib -name libfaketimeMT.so.1) ]] || skip "faketime is not installed"
+  real_class 50
+  echo +0 >"$FARM/clock"
+  clock sluiced
+  daemon "${WRAP[@]}"
+  clock sluice-worker
+  async 'n[001-002]'
+  for n in n001 n002; do echo slow:150 >"$FARM/does-$n"; fake_worker "$n" "${WRAP[@]}"; done
+  wait_until 20 is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+  for ((i = 0; i < 120; i++)); do ln -s "$(sample 2)" "$FARM/in-$i.tf"; echo "$FARM/in-$i.tf"; done >"$FARM/list"
+  id=$(sluice submit --input "$FARM/list" --workflow decode --output "$FARM/out" --attempts 100 --time 00:05)
+  # one that fails waits meanwhile: its pause is no hours
+  echo "crash-once:$FARM/crashed" >"$FARM/does-n001"
+  wait_until 20 test -e "$FARM/crashed"
+  echo slow:150 >"$FARM/does-n001"
+  for step in +3h -3h +26h +0; do
+    n=$(json '.jobs[0].done' sluice job show "$id")
+    echo "$step" >"$FARM/clock"
+    wait_until 20 eval '[ "$(json ".jobs[0] | .done + .failed" sluice job show "$id")" -gt '"$n"' ]'
+    sleep 0.7
+    wait_until 3 is '[.nodes[] | select(.usable and .contact == "up")] | length' 2 sluice nodes
+  done
+  # and one that is started anew with hours between
+  echo -5h >"$FARM/clock"
+  daemon_kill
+  clock sluiced
+  daemon "${WRAP[@]}"
+  sluice wait job "$id" --timeout 60s
+  job_is "$id" '[.done, .failed, .cancelled, .retried] | join(" ")' "120 0 0 1"
+  ! grep -qE 'NodeLost|TimedOut|Stalled' "$FARM/sluiced.log"
+  sluice check
+  kill -TERM "$PID_sluiced" "$PID_n001" "$PID_n002"
+  for p in "$PID_sluiced" "$PID_n001" "$PID_n002"; do wait_until 10 ended "$p"; done
+  clock_clean
+}

@@ -171,3 +171,53 @@ END
   wait_until 30 test -s "$FARM/dns"
   kill -TERM "$PID_n001"; wait_until 5 ended "$PID_n001"
 }
+
+@test "B22 the wire to a worker is cut for 1, 10 and 100 s while a TF of a job runs there: before the lease ends nothing starts again; after it another try, one result, the loser stopped" {
+  two_networks
+  real_class 1
+  daemon "${IN_a[@]}"
+  sluice node add 'n[001-002]' --class real --pool async >/dev/null
+  far() { SERVER=10.9.0.1:7000 worker n001 "${IN_b[@]}" env "FAKE_RECO_DOES=as:$FARM/does-n001" -- --reco "$FAKES/reco"; }
+  far
+  wait_until 20 node_is n001 .usable true
+  job() { sluice job show "$1" --json | jq -r '.jobs[0] | [.state, .done, .failed, .retried, .running] | join(" ")'; }
+  job_says() { local got; got=$(job "$1"); [[ $got == "$2" ]] || { echo "job $1: '$got', not '$2'"; return 1; }; }
+
+  # 1 s: below the lease of 4 s: nothing starts again
+  echo slow:2500 >"$FARM/does-n001"
+  id=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out")
+  wait_until 20 job_says "$id" "running 0 0 0 1"
+  cut; sleep 1; heal
+  sluice wait job "$id" --timeout 30s
+  job_says "$id" "done 1 0 0 0"
+  [ "$(sluice job tfs "$id" --json | jq -r '.tasks[0] | "\(.node) \(.attempt)"')" = "n001 1" ]
+
+  local s sum long
+  # 10 s, and 100 s (14 in check): the TF is done by the other, the one that was away gives up, or comes too late
+  START_LIMIT=40 worker n002 env "FAKE_RECO_DOES=as:$FARM/does-n002" -- --reco "$FAKES/reco"
+  wait_until 20 node_is n002 .usable true
+  long=14; [[ -z ${SLUICE_SOAK:-} ]] || long=100
+  for s in 10 $long; do
+    echo "slow:$((s * 1000 + 8000))" >"$FARM/does-n001"
+    echo copy >"$FARM/does-n002"
+    sluice mark n002 "the test wants the other" >/dev/null
+    id=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out-$s")
+    wait_until 20 job_says "$id" "running 0 0 0 1"
+    sluice clear n002 "enough" >/dev/null
+    wait_until 10 eval 'sluice nodes --json | jq -e "[.nodes[] | select(.name == \"n001\") | .processing] == [1]"'
+    cut
+    sleep 2
+    job_says "$id" "running 0 0 0 1"                      # the lease holds
+    wait_until 15 job_says "$id" "done 1 0 1 0"
+    [ "$(sluice job tfs "$id" --json | jq -r '.tasks[0] | "\(.node) \(.attempt)"')" = "n002 2" ]
+    sum=$(md5sum "$FARM/out-$s"/*)
+    sleep $((s - 5))
+    heal
+    wait_until 40 node_is n001 .usable true
+    wait_until 20 node_is n001 '[.tfs, .processing, .buffer_used] | join(" ")' "0 0 0"     # the loser was stopped, long before its end
+    [ "$sum" = "$(md5sum "$FARM/out-$s"/*)" ]
+    [ -z "$(find "$FARM/out-$s" -name '*.a[0-9]*')" ]
+    job_says "$id" "done 1 0 1 0"
+  done
+  sluice check
+}
