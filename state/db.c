@@ -25,7 +25,7 @@
 #include "mem.h"
 #include "schema_sql.h"
 
-enum { CHECK_LIMIT_S = 4, LOG_LARGE = 2 * DB_WAL_LIMIT_BYTES };
+enum { CHECK_LIMIT_S = 4, START_LIMIT_S = 2, LOG_LARGE = 2 * DB_WAL_LIMIT_BYTES };
 
 static const int64_t WRITER_WAIT = 5 * CLOCK_SECOND, READER_WAIT = 2 * CLOCK_SECOND;
 
@@ -543,9 +543,9 @@ static int check_contents(struct db *db, struct err *e)
         return -1;
     if (application != DB_APPLICATION_ID)
         return db_damaged(db, e, "it is a database of another program");
-    int rc = db_integrity(db, pages < 4096 ? "integrity_check" : "quick_check", CHECK_LIMIT_S, e);
+    int rc = db_integrity(db, pages < 4096 ? "integrity_check" : "quick_check", START_LIMIT_S, e);
     if (rc == 1)
-        log_warning("state: %s is large, the check at start went for %d s and not to its end; `sluiced --check` does it whole", db->path, CHECK_LIMIT_S);
+        log_warning("state: %s is large, the check at start went for %d s and not to its end; `sluiced --check` does it whole", db->path, START_LIMIT_S);
     return rc < 0 ? -1 : 0;
 }
 

@@ -1,7 +1,7 @@
 /* bench_jobs.c - jobs of a million time-frames: taken in, remembered, looked at, started anew with, done
  *
  * The real sluiced and the real command; the workers are fake and take no time, so that what is measured is the account of the work. BENCH_TASKS (10^6) TFs,
- * a thousand a file, then half as many with a file each; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
+ * a thousand a file, then as many with a file each; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
  * installed, does as many cycles of put, reserve and delete with fsync as fit into 5 s on the same disk.
  */
 #include "config.h"
@@ -262,7 +262,7 @@ static double us_a_task(struct point a, struct point b)
 static double measure_done(uint64_t id)
 {
     char *address = mem_printf("unix:%s", bench_socket), *count = mem_printf("%d", WORKERS), *nodes = mem_printf("n[001-%03d]", WORKERS);
-    double tenth = (double)n_done / 10;
+    double tenth = (double)n_done / 10, before = memory();
 
     bench_command((const char *const[]){ "sluice", "node", "add", nodes, "--class", "fake", "--pool", "async", NULL });
     struct program workers = bench_daemon((const char *const[]){ "tests/fake/fake-worker", "--server", address, "--count", count, "--class", "fake",
@@ -279,6 +279,7 @@ static double measure_done(uint64_t id)
     figure("last tenth / first tenth", us_a_task(late, last) / us_a_task(from, first), "", 1.1, true);
     look(id);
     json_decref(bench_end(&workers, "fake-worker"));
+    figure("sluiced's memory, more than before", (memory() - before) / (double)n_done, "bytes a TF done", 200, true);
     figure("sluiced's memory in all", memory() / 1e6, "MB", 0, true);
     restart(id, "with all that is done");
     free(address);

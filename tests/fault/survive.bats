@@ -274,3 +274,35 @@ clock_clean() { local f; for f in /dev/shm/faketime_shm_* /dev/shm/sem.faketime_
   for p in "$PID_sluiced" "$PID_n001" "$PID_n002"; do wait_until 10 ended "$p"; done
   clock_clean
 }
+
+@test "a TF that kills reconstruction processes is set aside after three of them, with nodes and crash folder, whatever tries are left; a rerun tries it again" {
+  real_class 1
+  echo 'worker { crash_dir = "'"$FARM"'/crash" }' >>"$FARM/conf"
+  daemon
+  async 'n[001-002]'
+  for n in n001 n002; do echo crash >"$FARM/does-$n"; fake_worker "$n"; done
+  wait_until 20 is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
+  id=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out" --attempts 50)
+  wait_until 60 job_is "$id" .state failed
+  [ "$(sluice job tfs "$id" --json | jq -r '.tasks[0] | "\(.state) \(.code)"')" = "set-aside HeldPoison" ]
+  text=$(task "$id" text)
+  [[ $text == "3 processes died of it, on n00"[12]",n00"[12]",n00"[12]"; the last: "*"signal 11"*"; kept in $FARM/crash/"* ]]
+  [[ $text == *n001* && $text == *n002* ]]
+  folder=${text##*kept in }
+  cmp "$folder/tf" "$(sample 2)"
+  [ "$(json '[.crashes[] | select(.word == "Crashed")] | length' sluice crash list)" -eq 3 ]
+  sluice job tfs "$id" -t set-aside | grep -q HeldPoison
+  [ "$(json '.tasks | length' sluice job tfs "$id" -t failed)" -eq 0 ]
+  run sluice wait job "$id"
+  [ "$status" -eq 10 ]
+  # it stays so, until somebody says otherwise
+  daemon_kill
+  daemon
+  [ "$(sluice job tfs "$id" --json | jq -r '.tasks[0].state')" = set-aside ]
+  for n in n001 n002; do echo copy >"$FARM/does-$n"; done
+  sluice clear @all "mended" --any-owner --repeat-ok >/dev/null 2>&1 || true
+  sluice job rerun "$id" --failed
+  sluice wait job "$id" --timeout 60s
+  job_is "$id" '[.state, .done, .failed] | join(" ")' "done 1 0"
+  sluice check
+}
