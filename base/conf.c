@@ -124,6 +124,14 @@ static const struct key health_keys[] = {
     { "disk_min",        SIZE,  AT(conf_health, disk_min) },
     { "memory_min",      SIZE,  AT(conf_health, memory_min) },
 };
+static const struct key slurm_keys[] = {
+    { "reason_prefix", NAME, AT(conf_slurm, reason_prefix), 0, 0, "sluice" },
+    { "poll",          REAL, AT(conf_slurm, poll),          0.05, 60, "1" },
+    { "timeout",       REAL, AT(conf_slurm, timeout),       0.1, 600, "15" },
+    { "settle",        REAL, AT(conf_slurm, settle),        0, 3600, "10" },
+    { "program",       PATH, AT(conf_slurm, program) },
+    { "conf",          PATH, AT(conf_slurm, conf) },
+};
 static const struct key limits_keys[] = {
     { "clients",         UINT,  AT(conf_limits, clients),         1, 65536, "256" },
     { "read_share",      REAL,  AT(conf_limits, read_share),      0.01, 1, "0.25" },
@@ -141,7 +149,7 @@ static const struct key limits_keys[] = {
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
 };
 
-enum section_id { CLASS, POOL, NODE, ROLE, NICE_RULE, PROFILE, WORKER, HEALTH, ALARM, LIMITS, SECTIONS };
+enum section_id { CLASS, POOL, NODE, ROLE, NICE_RULE, PROFILE, WORKER, HEALTH, ALARM, SLURM, LIMITS, SECTIONS };
 static const struct section {
     const char *name;
     bool titled;
@@ -156,6 +164,7 @@ static const struct section {
     [PROFILE] = { "profile", true, profile_keys, ARRAY_LEN(profile_keys) },
     [WORKER] = { "worker", false, worker_keys, ARRAY_LEN(worker_keys) },
     [ALARM]  = { "alarm",  false, alarm_keys,  ARRAY_LEN(alarm_keys) },
+    [SLURM]  = { "slurm",  false, slurm_keys,  ARRAY_LEN(slurm_keys) },
     [HEALTH] = { "health", false, health_keys, ARRAY_LEN(health_keys) },
     [LIMITS] = { "limits", false, limits_keys, ARRAY_LEN(limits_keys) },
 };
@@ -761,6 +770,7 @@ static int read_all(struct conf *c, cfg_t *cfg, struct err *e)
         || read_keys(only_section(cfg, "worker"), worker_keys, ARRAY_LEN(worker_keys), &c->worker, e) < 0
         || read_keys(only_section(cfg, "alarm"), alarm_keys, ARRAY_LEN(alarm_keys), &c->alarm, e) < 0
         || read_keys(only_section(cfg, "health"), health_keys, ARRAY_LEN(health_keys), &c->health, e) < 0
+        || read_keys(only_section(cfg, "slurm"), slurm_keys, ARRAY_LEN(slurm_keys), &c->slurm, e) < 0
         || read_keys(only_section(cfg, "limits"), limits_keys, ARRAY_LEN(limits_keys), &c->limits, e) < 0)
         return err_prefix(e, "%s", reading.name);
     if (read_classes(c, cfg, e) < 0 || read_pools(c, cfg, e) < 0 || read_nodes(c, cfg, e) < 0
@@ -860,6 +870,7 @@ void conf_destroy(struct conf *c)
         free(c->pools[i].name);
     free_keys(worker_keys, ARRAY_LEN(worker_keys), &c->worker);
     free_keys(alarm_keys, ARRAY_LEN(alarm_keys), &c->alarm);
+    free_keys(slurm_keys, ARRAY_LEN(slurm_keys), &c->slurm);
     free_keys(health_keys, ARRAY_LEN(health_keys), &c->health);
     free_keys(top_keys, ARRAY_LEN(top_keys), c);
     free(c->classes);
@@ -973,6 +984,7 @@ char *conf_show(const struct conf *c)
     show_section(&s, WORKER, NULL, &c->worker);
     show_section(&s, HEALTH, NULL, &c->health);
     show_section(&s, ALARM, NULL, &c->alarm);
+    show_section(&s, SLURM, NULL, &c->slurm);
     for (unsigned i = 0; i < 2; i++)
         show_section(&s, POOL, c->pools[i].name, &c->pools[i]);
     for (unsigned i = 0; i < c->n_classes; i++)

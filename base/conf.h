@@ -58,6 +58,14 @@ struct conf_health {            /* section health { } */
     uint64_t disk_min;          /* bytes free below which a node is marked, default 0: not looked at */
     uint64_t memory_min;        /* the same for memory */
 };
+struct conf_slurm {             /* section slurm { }: the Slurm beside us, for nodes with slurm = observe or lend */
+    char    *reason_prefix;     /* how the reasons that we set in Slurm begin, default sluice */
+    double   poll;              /* s between two looks, default 1 */
+    double   timeout;           /* s for an answer of the helper before it is replaced, default 15: more than Slurm's MessageTimeout */
+    double   settle;            /* s that slurmctld must have been up before what it no longer says clears a mark, default 10 */
+    char    *program;           /* the helper; NULL: sluice-slurm beside sluiced, or where it is installed */
+    char    *conf;              /* Slurm's configuration; NULL: where libslurm looks */
+};
 struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */
     double   read_share;        /* of the loop's time, that questions may take */
@@ -93,6 +101,7 @@ struct conf {
     struct conf_worker worker;
     struct conf_health health;
     struct conf_alarm  alarm;
+    struct conf_slurm  slurm;
     struct conf_limits limits;
 };
 

@@ -87,6 +87,7 @@ static void print_head(const Sluice__Node *n)
         add_text(&s, " to ", n->move->to);
         add_text(&s, ": ", n->move->state);
         add_text(&s, ", by ", n->move->requested_by);
+        add_text(&s, ": ", n->move->text);
     } else if (!str_equal(n->pool, n->wanted_pool)) {
         add_text(&s, ", wanted ", n->wanted_pool);
     }
@@ -112,6 +113,26 @@ static void print_machine(const Sluice__Node *n)
     if (n->has_memory)
         add_size(&s, ", memory ", n->memory);
     line("contact", &s);
+}
+
+/* What Slurm says beside what we say. */
+static void print_slurm(const Sluice__SlurmInfo *i)
+{
+    struct str s = { 0 };
+
+    if (i == NULL)
+        return;
+    add_text(&s, "", i->state == NULL ? "no answer yet" : i->state);
+    add_text(&s, ": ", i->reason);
+    add_text(&s, ", by ", i->reason_user);
+    if (i->has_reason_time)
+        add_age(&s, ", ", i->reason_time);
+    add_text(&s, "; mode ", i->mode);
+    if (i->has_reserved)
+        str_add(&s, i->reserved ? ", reserved for us" : ", not reserved");
+    add_text(&s, "; reservation ", i->reservation);
+    add_text(&s, "; not done: ", i->trouble);
+    line("slurm", &s);
 }
 
 static void print_work(const Sluice__Node *n)
@@ -264,6 +285,7 @@ static int print_page(struct context *ctx, const Sluice__Node *n, struct err *e)
     print_head(n);
     for (size_t i = 0; i < n->n_marks; i++)
         print_mark(n->marks[i]);
+    print_slurm(n->slurm);
     print_work(n);
     print_machine(n);
     for (size_t i = 0; i < n->n_devices; i++)

@@ -105,6 +105,19 @@ static json_t *make_pinned(const json_t *node)
     return list;
 }
 
+/* As sinfo would say it, with the reason that stands there. */
+static json_t *make_slurm(const json_t *node)
+{
+    const json_t *slurm = json_object_get(node, "slurm");
+    const char *state = json_string_value(json_object_get(slurm, "state")), *reason = json_string_value(json_object_get(slurm, "reason"));
+
+    if (!json_is_object(slurm))
+        return NULL;
+    if (state == NULL)
+        return json_string("no answer yet");
+    return reason == NULL ? json_string(state) : json_sprintf("%s: %s", state, reason);
+}
+
 static const struct column columns[] = {
     { "name" }, { "pool" }, { "wanted_pool" }, { "state" }, { "contact" }, { "usable" }, { "why" }, { "reason", .make = make_reason },
     { "class" }, { "kind", .make = make_class }, { "emulated" }, { "devices", NULL, AS_COUNT }, { "device_states", "devices.state" },
@@ -120,6 +133,8 @@ static const struct column columns[] = {
     { "buffer_size", NULL, AS_SIZE }, { "buffer_charged", NULL, AS_SIZE }, { "buffer_used", NULL, AS_SIZE },
     { "seconds_per_tf", NULL, AS_SECONDS }, { "last_contact_s", NULL, AS_SECONDS }, { "clock_offset", NULL, AS_SECONDS },
     { "clock_error", NULL, AS_SECONDS },
+    { "slurm", .make = make_slurm }, { "slurm_state", "slurm.state" }, { "slurm_mode", "slurm.mode" }, { "slurm_reserved", "slurm.reserved" },
+    { "slurm_reservation", "slurm.reservation" }, { "slurm_trouble", "slurm.trouble" },
     { "nice_wanted" }, { "nice_actual" }, { "nice_text" }, { "marks", "marks.reason" }, { 0 },
 };
 const struct listing nodes_listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason",

@@ -22,7 +22,8 @@ enum {
     WORKER = 1 << SLUICE__ROLE__WORKER,
     SOURCE = 1 << SLUICE__ROLE__SOURCE_ROLE,
     RECO   = 1 << SLUICE__ROLE__RECO,
-    ANY    = DAEMON | CLIENT | WORKER | SOURCE | RECO,
+    SLURM  = 1 << SLUICE__ROLE__SLURM_HELPER,
+    ANY    = DAEMON | CLIENT | WORKER | SOURCE | RECO | SLURM,
 };
 
 #define ROW(TYPE, message, length, elements, from) \
@@ -80,6 +81,11 @@ static const struct frame_type types[] = {
     ROW(RECO_DONE,        reco_done,        64 * KIB,       1024, RECO),
     ROW(RECO_FAILED,      reco_failed,      64 * KIB,         64, RECO),
     ROW(RECO_WORKFLOW,    reco_workflow,    64 * KIB,         64, WORKER),
+
+    ROW(SLURM_POLL,       slurm_poll,       2 * MIB,          64, DAEMON),
+    ROW(SLURM_STATE,      slurm_state,      32 * MIB,     500000, SLURM),
+    ROW(SLURM_DO,         slurm_do,         1 * MIB,       65536, DAEMON),
+    ROW(SLURM_DONE,       slurm_done,       1 * MIB,       65536, SLURM),
 
     ROW(GET_STATUS,       get_status,       1 * KIB,          64, CLIENT),
     ROW(STATUS,           status,           32 * MIB,     500000, DAEMON),

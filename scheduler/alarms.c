@@ -18,6 +18,7 @@
 #include "mem.h"
 #include "move.h"
 #include "node.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 struct alarms { struct sluiced *d; alarm_fn fn; void *arg; };
@@ -248,5 +249,6 @@ void alarms_each(struct sluiced *d, alarm_fn fn, void *arg)
     about_brakes(&a);
     about_buffers(&a);
     about_ourselves(&a);
+    slurm_alarms(d, fn, arg);
     flow_alarms(d->flow, fn, arg);
 }

@@ -15,7 +15,7 @@ scheduler_libwriter_a_SOURCES = \
 
 # who is connected, nodes, marks, moves, what people see
 noinst_LIBRARIES += scheduler/libfarm.a
-scheduler_libfarm_a_CPPFLAGS = $(SCHEDULER_CPPFLAGS)
+scheduler_libfarm_a_CPPFLAGS = $(SCHEDULER_CPPFLAGS) -DLIBEXECDIR='"$(libexecdir)"'
 scheduler_libfarm_a_SOURCES = \
 	%D%/alarms.c \
 	%D%/change.c %D%/change.h \
@@ -39,6 +39,10 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/session.c %D%/session.h \
 	%D%/shm.c %D%/shm.h \
 	%D%/show.c %D%/show.h \
+	%D%/slurm_farm.c %D%/slurm_farm.h %D%/slurm_lend.c %D%/slurm_marks.c %D%/slurm_part.h \
+	%D%/slurm_link.c %D%/slurm_link.h \
+	%D%/slurm_process.c %D%/slurm_process.h \
+	%D%/slurm_rules.c %D%/slurm_rules.h \
 	%D%/sluiced.c %D%/sluiced.h \
 	%D%/watch.c %D%/watch.h
 
@@ -74,6 +78,21 @@ scheduler_libflow_a_SOURCES = \
 	%D%/taskrows.c \
 	%D%/tf.c %D%/tf.h \
 	%D%/wait.c %D%/wait.h
+
+# the helper's side of what sluiced asks of Slurm
+noinst_LIBRARIES += scheduler/libslurmserve.a
+scheduler_libslurmserve_a_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/scheduler
+scheduler_libslurmserve_a_SOURCES = \
+	%D%/slurm_serve.c %D%/slurm_serve.h
+
+# the one program with libslurm
+if HAVE_SLURM
+libexec_PROGRAMS += sluice-slurm
+sluice_slurm_SOURCES = %D%/slurm_helper.c %D%/slurm_rules.c %D%/slurm_rules.h
+sluice_slurm_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/scheduler
+sluice_slurm_LDADD = scheduler/libslurmserve.a proto/libproto.a $(PROTOBUF_C_LIBS) $(EV_LIBS) $(XXHASH_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm $(BASE_LIBS) $(SLURM_LIBS)
+endif
+EXTRA_DIST += %D%/slurm_helper.c
 
 # the daemon
 sbin_PROGRAMS += sluiced

@@ -18,6 +18,7 @@
 #include "health.h"
 #include "log.h"
 #include "mem.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 enum { MOST_REASON = 1000, MOST_PARTS = 64, MOST_OPEN = 256 };       /* MOST_OPEN: marks a node */
@@ -102,8 +103,12 @@ void mark_restore(struct node *n, const struct row_mark *row)
     n->marks_ever += block;
     if (row->part != NULL && strcmp(row->part, "node") != 0)
         node_see_part(n, row->part);
-    if (row->cleared == 0)
-        mark_link(n, mark_create(row));
+    if (row->cleared == 0) {
+        struct mark *m = mark_create(row);
+
+        m->stored = true;
+        mark_link(n, m);
+    }
 }
 
 static struct row_mark mark_row(const struct node *n, const struct mark *m)
@@ -167,8 +172,11 @@ static void stored_at_last(struct change *c, void *arg, int rc, const struct err
         struct mark *m = mark_find(b->at[i].node, b->at[i].id);
 
         all->not_stored--;
-        if (m != NULL)
-            m->unsaved = NULL;
+        if (m == NULL)
+            continue;
+        m->unsaved = NULL;
+        m->stored = true;
+        slurm_node_changed(b->at[i].node);
     }
     mark_batch_free(b);
 }
@@ -179,6 +187,13 @@ static void set_written(struct change *c, void *arg, int rc, const struct err *w
     struct mark_batch *b = arg;
     struct err e;
 
+    for (unsigned i = 0; rc == 0 && i < b->n; i++) {
+        struct mark *m = mark_find(b->at[i].node, b->at[i].id);
+
+        if (m != NULL)
+            m->stored = true;
+        slurm_node_changed(b->at[i].node);       /* others hear of what is on our disk */
+    }
     if (rc == 0) {
         mark_batch_free(b);
         return;

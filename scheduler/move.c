@@ -18,6 +18,7 @@
 #include "flow.h"
 #include "log.h"
 #include "mem.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 enum { KEPT_ENDED = 512, MOST_WAITING = 1024 };
@@ -257,7 +258,8 @@ static void move_step(struct move *m)
     if (m->state != MOVE_DRAINING || m->writing || !m->node->d->moves->begun)
         return;
     if (m->node->n_tfs == 0) {
-        move_switch(m);
+        if (slurm_hand_over(m->node, m->to, strcmp(m->when, "now") == 0 || (m->deadline != 0 && clock_wall_ns() >= m->deadline)))
+            move_switch(m);
         return;
     }
     snprintf(why, sizeof(why), "move %llu to %s", (unsigned long long)m->id, pool_name[m->to]);
@@ -693,7 +695,7 @@ void move_message(const struct move *m, Sluice__MoveInfo *out)
     out->state = (char *)move_state_name[m->state];
     out->has_ended = m->ended != 0;
     out->ended = m->ended;
-    out->text = m->text;
+    out->text = is_open(m) && m->text == NULL && slurm_waits_for(m->node)[0] != '\0' ? (char *)slurm_waits_for(m->node) : m->text;
 }
 
 static void fill_from(const struct move_queue *q, Sluice__MoveInfo **infos, size_t *n)

@@ -24,6 +24,7 @@
 #include "mem.h"
 #include "move.h"
 #include "nice.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 enum {
@@ -182,7 +183,7 @@ static Sluice__NodeState working_state(const struct node *n)
 void node_judge(const struct node *n, struct verdict *v)
 {
     bool down = n->contact == SLUICE__CONTACT__LOST || n->contact == SLUICE__CONTACT__NEVER;
-    bool bad, moving, marked = false, error = false;
+    bool bad, moving, marked = false, error = false, lent = slurm_is_lent(n);
 
     memset(v, 0, sizeof(*v));
     v->contact = n->contact;
@@ -196,6 +197,8 @@ void node_judge(const struct node *n, struct verdict *v)
         why_add(v, "Resizing");
         moving = true;
     }
+    if (lent)
+        why_add(v, "NoLease");
     if (!n->added || n->retiring) {
         why_add(v, "NotAdded");
         error = true;
@@ -221,7 +224,7 @@ void node_judge(const struct node *n, struct verdict *v)
             error = true;
         }
     }
-    v->usable = !down && !bad && !moving && !error;
+    v->usable = !down && !bad && !moving && !error && !lent;
     v->state = down ? SLUICE__NODE_STATE__DOWN : bad ? SLUICE__NODE_STATE__BAD : moving ? SLUICE__NODE_STATE__MOVING
              : error ? SLUICE__NODE_STATE__NODE_ERROR : working_state(n);
 }
@@ -252,6 +255,7 @@ void node_changed(struct node *n)
     flow_node_changed(n);
     move_node_changed(n);
     shm_check(n);
+    slurm_node_changed(n);
 }
 
 /* After a report or a tick: only when the verdict is another one. */
@@ -660,6 +664,7 @@ static void node_free(struct node *n)
     REPLACE(n->registered, NULL);
     REPLACE(n->report, NULL);
     health_node_free(n);
+    slurm_node_free(n);
     for (unsigned i = 0; i < n->n_parts; i++)
         free(n->parts[i]);
     free(n->parts);
@@ -893,6 +898,7 @@ static void fill_intent(const struct node *n, Sluice__Node *out)
     out->shm_wanted = shm_wanted(n);
     out->has_nice_wanted = true;
     out->nice_wanted = nice_of_pool(n->d, n->pool);
+    out->slurm = slurm_info(n);
     if (n->move != NULL) {
         out->move = mem_zalloc(sizeof(*out->move));
         move_message(n->move, out->move);
@@ -926,5 +932,6 @@ void node_message_free(Sluice__Node *out)
         free(out->marks[i]);
     free(out->marks);
     free(out->move);
+    free(out->slurm);
     free(out->why);
 }

@@ -22,6 +22,7 @@ struct mark {
     char    *part, *owner_kind, *owner, *class, *reason, *evidence;     /* part: "node" or a device's serial */
     bool     block;                                                     /* severity */
     int64_t  created, until;
+    bool     stored;                                                    /* is on disk */
     bool     closing;                                                   /* its clearing is on the way to the disk */
     struct change *unsaved;                                             /* acts, but is not on disk yet; NULL = stored */
 };
@@ -65,6 +66,7 @@ struct node {
     char **parts; unsigned n_parts;    /* serials that were ever seen here: registered, or named by a mark */
     struct verdict said;               /* as flow.c was told last */
     struct node_health *health;        /* health_part.h; NULL: nothing is known yet */
+    struct node_slurm *slurm;          /* slurm_part.h; NULL: not in Slurm */
     char  software[32], host[128];
     struct offset clock;               /* the worker's against ours */
 

@@ -33,6 +33,7 @@
 #include "rights.h"
 #include "roster.h"
 #include "show.h"
+#include "slurm_farm.h"
 #include "str.h"
 #include "watch.h"
 
@@ -162,6 +163,8 @@ static int start_roster(struct starting *s, struct err *e)
 
     (void)e;
     roster_take_conf(d);
+    d->slurm = slurm_create(d);
+    slurm_take_conf(d);
     moves_begin(d->moves);
     for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next)
         node_changed(n);
@@ -227,6 +230,7 @@ unsigned sluiced_stop(struct sluiced *d, double limit_s)
     jobs_destroy(d->jobs);
     runs_destroy(d->runs);
     show_destroy(d->show);
+    slurm_destroy(d->slurm);
     shms_destroy(d->shms);
     moves_destroy(d->moves);
     farm_destroy(d->farm);
@@ -307,6 +311,7 @@ static void reload_taken(struct sluiced *d, struct reload *r)
     log_info("configuration: read again from %s", d->conf->path == NULL ? "nowhere: defaults" : d->conf->path);
     history_note(d, NULL, "sluiced", "configuration read", "", "", d->conf->path);
     roster_take_conf(d);
+    slurm_take_conf(d);
     for (int pool = 0; pool < 2; pool++)
         nice_tell(d, pool);
     for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next)

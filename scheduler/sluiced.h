@@ -31,6 +31,7 @@ struct sluiced {
     struct marks    *marks;         /* mark.h: numbers, expiry */
     struct health   *health;        /* health.h: automatic marks, their brake */
     struct moves    *moves;         /* move.h */
+    struct slurm    *slurm;         /* slurm_farm.h: the Slurm beside us */
     struct shms     *shms;          /* shm.h: sizes of the buffers */
     struct nice      nice[2];       /* nice.h: of the pools, as people set it */
     struct runs     *runs;          /* run.h: runs and their TFs */

@@ -18,3 +18,9 @@ tests_fake_fake_mutant_LDADD = $(FAKE_LIBS)
 tests_fake_fake_people_SOURCES = %D%/people.c %D%/fake.c %D%/fake.h
 tests_fake_fake_people_CPPFLAGS = $(PROTO_CPPFLAGS)
 tests_fake_fake_people_LDADD = $(FAKE_LIBS)
+
+# in the place of sluice-slurm
+check_PROGRAMS += tests/fake/fake-slurm
+tests_fake_fake_slurm_SOURCES = %D%/slurm.c
+tests_fake_fake_slurm_CPPFLAGS = $(PROTO_CPPFLAGS) -I$(srcdir)/scheduler
+tests_fake_fake_slurm_LDADD = scheduler/libslurmserve.a $(FAKE_LIBS)

@@ -46,6 +46,10 @@ static void all_defaults_without_a_file(void **state)
     assert_true(c->limits.part_timeout == 1 && c->limits.pull_timeout == 1 && c->limits.process_timeout == 120);
     assert_true(c->limits.deliver_timeout == 60 && c->limits.contact_timeout == 4 && c->limits.lock_timeout == 35 && c->limits.grace == 10 && c->limits.resize_timeout == 900);
     assert_true(c->limits.run_tfs == 1000000);
+    assert_string_equal(c->slurm.reason_prefix, "sluice");
+    assert_true(c->slurm.poll == 1 && c->slurm.timeout == 15 && c->slurm.settle == 10);
+    assert_null(c->slurm.program);
+    assert_null(c->slurm.conf);
     conf_destroy(c);
 }
 
@@ -68,6 +72,7 @@ static const char whole[] =
     "class mi100 { nominal_ms = 200 shm = 64M }\n"
     "node \"mi50-[001-280]\" { class = mi50 }\n"
     "node \"mi100-[001-070]\" { class = mi100 pool = async slurm = lend }\n"
+    "slurm { reason_prefix = farm poll = 0.5 conf = /etc/slurm/slurm.conf }\n"
     "role shift { users = { anna, bert } groups = { shifters } }\n";
 
 static void check_whole(const struct conf *c)
@@ -108,6 +113,11 @@ static void check_whole(const struct conf *c)
     assert_string_equal(n->class_name, "mi100");
     assert_string_equal(n->pool, "async");
     assert_string_equal(n->slurm, "lend");
+    assert_string_equal(conf_node_find(c, "mi50-001")->slurm, "none");
+    assert_string_equal(c->slurm.reason_prefix, "farm");
+    assert_true(c->slurm.poll == 0.5 && c->slurm.timeout == 15);
+    assert_string_equal(c->slurm.conf, "/etc/slurm/slurm.conf");
+    assert_null(c->slurm.program);
     assert_int_equal(hostlist_count(n->names), 70);
     assert_string_equal(conf_node_find(c, "mi50-001")->pool, "online");
     assert_null(conf_node_find(c, "mi50-281"));
@@ -189,6 +199,9 @@ static void what_is_wrong_names_its_line(void **state)
         { "health {\n period = 0\n}\n", "f:2:", "period" },
         { "health { program = { /1,/2,/3,/4,/5,/6,/7,/8,/9,/10,/11,/12,/13,/14,/15,/16,/17 } }\n", "f: ", "at most 16" },
         { "health { brake_nodes = 65 }\n", "f:1:", "brake_nodes" },
+        { "slurm {\n\n reason_prefix = 'a: b'\n}\n", "f:3:", "reason_prefix" },
+        { "slurm { poll = 0 }\n", "f:1:", "poll" },
+        { "slurm { conf = slurm.conf }\n", "f:1:", "absolute" },
         { "health { program = check }\n", "f:1:", "absolute" },
         { "health { brake_percent = 101 }\n", "f:1:", "brake_percent" },
         { "worker {\n\n depth = 3\n}\n", "f:3:", "depth" },

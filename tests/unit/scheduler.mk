@@ -35,3 +35,16 @@ tests_unit_health_rules_test_LDADD = scheduler/libfarm.a $(BASE_LIBS) $(CMOCKA_L
 tests_unit_health_test_SOURCES = %D%/health_test.c $(farm_test_common)
 tests_unit_health_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
 tests_unit_health_test_LDADD = $(FARM_TEST_LIBS)
+
+# the link to the Slurm helper, with tests/fake/fake-slurm
+check_PROGRAMS += tests/unit/slurm_link_test
+TESTS += tests/unit/slurm_link_test
+tests_unit_slurm_link_test_SOURCES = %D%/slurm_link_test.c
+tests_unit_slurm_link_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+tests_unit_slurm_link_test_LDADD = scheduler/libfarm.a $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/slurm_test
+TESTS += tests/unit/slurm_test
+tests_unit_slurm_test_SOURCES = %D%/slurm_test.c $(farm_test_common)
+tests_unit_slurm_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+tests_unit_slurm_test_LDADD = $(FARM_TEST_LIBS)

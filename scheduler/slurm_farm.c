@@ -1,0 +1,517 @@
+/* slurm_farm.c - see slurm_farm.h
+ *
+ * A look every slurm.poll seconds brings what Slurm says; after it, and after whatever changes on our side, each node is considered: marks first, then at most one command.
+ * A look that was asked before the last answer to a command about the node is too old for it.
+ */
+#include "config.h"
+
+#include "slurm_part.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "counters.h"
+#include "events.h"
+#include "log.h"
+#include "mem.h"
+#include "move.h"
+#include "str.h"
+
+static const double first_wait_s = 1, most_wait_s = 30;      /* after a command that failed */
+static const double silent_s = 2;                            /* and three looks: then Slurm does not answer */
+
+static double now_s(void)
+{
+    return (double)clock_mono_ns() / 1e9;
+}
+
+static bool takes_part(const struct node *n)
+{
+    return n->slurm != NULL && n->added && !n->retiring;
+}
+
+bool slurm_is_settled(const struct slurm *s)
+{
+    return s->up_since > 0 && now_s() - s->up_since >= s->d->conf->slurm.settle;
+}
+
+/* ---- what a node says ---- */
+
+static void says_set(struct node_slurm *ns, const Sluice__SlurmNode *w)
+{
+    if (ns->says != NULL)
+        sluice__slurm_node__free_unpacked(ns->says, NULL);
+    ns->says = NULL;
+    if (w != NULL) {
+        size_t size = sluice__slurm_node__get_packed_size(w);
+        uint8_t *bytes = mem_zalloc(size + 1);
+
+        sluice__slurm_node__pack(w, bytes);
+        ns->says = sluice__slurm_node__unpack(NULL, size, bytes);
+        free(bytes);
+    }
+}
+
+static void reserved_set(struct node_slurm *ns, bool is, int64_t end)
+{
+    ns->reserved = is;
+    ns->reserved_end = end;
+    ns->resv_heard = true;
+}
+
+/* ---- one node: what is to be asked of Slurm next ---- */
+
+static void consider(struct node *n);
+
+static void failed(struct node *n, const struct err *why)
+{
+    struct node_slurm *ns = n->slurm;
+
+    ns->wait_s = ns->wait_s == 0 ? first_wait_s : fmin(ns->wait_s * 2, most_wait_s);
+    ns->again_at = now_s() + ns->wait_s;
+    if (strncmp(ns->trouble, why->text, sizeof(ns->trouble) - 1) != 0)
+        log_warning("node %s: Slurm: %s; again in %.3g s", n->name, why->text, ns->wait_s);
+    snprintf(ns->trouble, sizeof(ns->trouble), "%.299s", why->text);
+    counters_add(n->d->counters, "slurm_commands_failed", 1);
+}
+
+static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
+{
+    struct node *n = arg;
+    struct node_slurm *ns = n->slurm;
+
+    if (ns == NULL)
+        return;
+    ns->acting = false;
+    ns->acted = clock_mono_ns();
+    if (d == NULL) {
+        failed(n, why);
+        return;
+    }
+    ns->trouble[0] = '\0';
+    ns->wait_s = ns->again_at = 0;
+    if (!str_is_empty(d->text))
+        log_info("node %s: Slurm: %.300s", n->name, d->text);
+    says_set(ns, d->node);
+    slurm_marks_take(n, false);
+    consider(n);
+    if (n->move != NULL)
+        move_node_changed(n);
+}
+
+/* What a reservation answer says is taken before the rest is considered. */
+static void acted_reservation(void *arg, const Sluice__SlurmDone *d, const struct err *why)
+{
+    struct node *n = arg;
+
+    if (n->slurm != NULL && d != NULL)
+        reserved_set(n->slurm, d->reservation != NULL, d->reservation == NULL ? 0 : d->reservation->end);
+    acted(arg, d, why);
+}
+
+static void acted_clear_out(void *arg, const Sluice__SlurmDone *d, const struct err *why)
+{
+    struct node *n = arg;
+
+    if (n->slurm != NULL && d != NULL) {
+        slurm_jobs_set(n->slurm, d->jobs, d->n_jobs);
+        n->slurm->again_at = now_s() + n->d->conf->slurm.poll;       /* jobs take their time to end */
+    }
+    acted(arg, d, why);
+    if (n->slurm != NULL && d != NULL)
+        n->slurm->again_at = now_s() + n->d->conf->slurm.poll;
+}
+
+static const slurm_done done_of[] = {
+    [SLUICE__SLURM_ACT__ACT_LOOK] = acted,                   [SLUICE__SLURM_ACT__ACT_DRAIN] = acted,
+    [SLUICE__SLURM_ACT__ACT_UNDRAIN] = acted,                [SLUICE__SLURM_ACT__ACT_RESERVE] = acted_reservation,
+    [SLUICE__SLURM_ACT__ACT_RELEASE] = acted_reservation,    [SLUICE__SLURM_ACT__ACT_CLEAR_OUT] = acted_clear_out,
+};
+
+static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
+{
+    struct node_slurm *ns = n->slurm;
+    Sluice__SlurmDo m = SLUICE__SLURM_DO__INIT;
+    char reservation[80];
+
+    slurm_reservation_name(n, reservation);
+    m.has_act = true;
+    m.act = what;
+    m.node = n->name;
+    m.reason = (char *)reason;
+    m.prefix = n->d->conf->slurm.reason_prefix;
+    m.reservation = reservation;
+    if (what == SLUICE__SLURM_ACT__ACT_CLEAR_OUT) {
+        m.jobs = ns->jobs;
+        m.n_jobs = ns->n_jobs;
+    }
+    ns->sent_drain |= what == SLUICE__SLURM_ACT__ACT_DRAIN;
+    ns->acting = true;
+    counters_add(n->d->counters, "slurm_commands", 1);
+    slurm_link_do(n->d->slurm->link, &m, done_of[what], n);
+}
+
+static void consider(struct node *n)
+{
+    struct node_slurm *ns = n->slurm;
+    struct slurm_facts f = { 0 };
+    Sluice__SlurmAct what;
+    char reason[512] = "";
+
+    if (!takes_part(n) || ns->acting || ns->says == NULL || n->d->slurm->link == NULL || now_s() < ns->again_at)
+        return;
+    f.view = slurm_view(ns->says, n->d->conf->slurm.reason_prefix, ns->sent_drain);
+    f.drain = slurm_wants_drain(n, reason);
+    f.half = str_is_empty(ns->says->reason);
+    f.lend = ns->mode == SLURM_LEND;
+    f.reserve = slurm_wants_reservation(n);
+    f.heard = ns->resv_heard;
+    f.reserved = ns->reserved;
+    f.left_s = (double)(ns->reserved_end - clock_wall_ns()) / 1e9;
+    f.clear_out = slurm_wants_clear_out(n);
+    if (f.view == SLURM_CLEAN && !f.drain)
+        ns->sent_drain = false;
+    if (slurm_next(&f, &what))
+        act(n, what, reason);
+}
+
+void slurm_node_changed(struct node *n)
+{
+    if (n->slurm != NULL && n->d->slurm != NULL && !n->d->stopping)
+        consider(n);
+}
+
+/* ---- a look ---- */
+
+static void take_nodes(struct slurm *s, const Sluice__SlurmState *m, int64_t asked)
+{
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm != NULL && !n->slurm->acting && asked >= n->slurm->acted) {
+            n->slurm->asked_for = true;
+            says_set(n->slurm, NULL);
+        }
+    }
+    for (size_t i = 0; i < m->n_nodes; i++) {
+        struct node *n = m->nodes[i]->name == NULL ? NULL : farm_node(s->d->farm, m->nodes[i]->name);
+
+        if (n != NULL && n->slurm != NULL && !n->slurm->acting && asked >= n->slurm->acted)
+            says_set(n->slurm, m->nodes[i]);
+    }
+}
+
+static void take_reservation(struct node *n, const Sluice__SlurmReservation *r)
+{
+    struct node_slurm *ns = n->slurm;
+    char ours[80];
+
+    slurm_reservation_name(n, ours);
+    if (ns->mode == SLURM_LEND && str_equal(r->name, ours)) {
+        reserved_set(ns, true, r->end);
+    } else if (ns->foreign[0] == '\0') {
+        snprintf(ns->foreign, sizeof(ns->foreign), "%s", r->name);
+        snprintf(ns->foreign_users, sizeof(ns->foreign_users), "%.63s", r->users == NULL ? "" : r->users);
+        str_mend(ns->foreign, strlen(ns->foreign));
+        str_mend(ns->foreign_users, strlen(ns->foreign_users));
+        ns->foreign_maint = r->maint;
+    }
+}
+
+static void take_reservations(struct slurm *s, const Sluice__SlurmState *m, int64_t asked)
+{
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm == NULL || n->slurm->acting || asked < n->slurm->acted)
+            continue;
+        reserved_set(n->slurm, false, 0);
+        n->slurm->foreign[0] = '\0';
+    }
+    for (size_t i = 0; i < m->n_reservations; i++) {
+        const Sluice__SlurmReservation *r = m->reservations[i];
+
+        for (size_t k = 0; k < r->n_nodes && r->name != NULL; k++) {
+            struct node *n = farm_node(s->d->farm, r->nodes[k]);
+
+            if (n != NULL && n->slurm != NULL && !n->slurm->acting && asked >= n->slurm->acted)
+                take_reservation(n, r);
+        }
+    }
+}
+
+static void heard(struct slurm *s, const Sluice__SlurmState *m)
+{
+    double silent = s->heard > 0 ? now_s() - s->heard : 0;
+
+    if (s->why[0] != '\0' || s->heard == 0) {
+        log_info("Slurm %s answers%s", m->version == NULL ? "?" : m->version, s->heard == 0 ? "" : " again");
+        if (silent > silent_s)
+            history_note(s->d, NULL, "sluiced", "Slurm", "silent", "answers", s->why);
+    }
+    s->why[0] = '\0';
+    s->heard = now_s();
+    s->heard_wall = clock_wall_ns();
+    snprintf(s->version, sizeof(s->version), "%.31s", m->version == NULL ? "" : m->version);
+    if (s->boot != m->boot || s->up_since == 0) {
+        s->boot = m->boot;
+        s->up_since = now_s();
+    }
+}
+
+static void state_cb(void *arg, const Sluice__SlurmState *m, int64_t asked)
+{
+    struct slurm *s = arg;
+
+    heard(s, m);
+    if (m->nodes_known)
+        take_nodes(s, m, asked);
+    if (m->reservations_known)
+        take_reservations(s, m, asked);
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (!takes_part(n) || n->slurm->acting)
+            continue;
+        if (asked < n->slurm->acted) {   /* the next one says everything, and is not too old */
+            slurm_link_whole(s->link);
+            continue;
+        }
+        slurm_marks_take(n, true);
+        consider(n);
+    }
+}
+
+static void failed_cb(void *arg, const struct err *why)
+{
+    struct slurm *s = arg;
+
+    if (s->why[0] == '\0')
+        log_warning("Slurm does not answer: %s", why->text);
+    snprintf(s->why, sizeof(s->why), "%s", why->text);
+    counters_add(s->d->counters, "slurm_looks_failed", 1);
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm != NULL)
+            memset(n->slurm->clean, 0, sizeof(n->slurm->clean));
+    }
+}
+
+static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
+{
+    struct slurm *s = t->data;
+
+    (void)loop;
+    (void)events;
+    if (s->link != NULL)
+        slurm_link_poll(s->link, s->names);
+}
+
+/* ---- the configuration ---- */
+
+/* Beside this program, as in a build tree; else where it is installed. */
+static char *find_program(const struct conf *c)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (c->slurm.program != NULL)
+        return mem_strdup(c->slurm.program);
+    if (n > 0) {
+        char *beside;
+
+        self[n] = '\0';
+        beside = mem_printf("%.*s/sluice-slurm", (int)(strrchr(self, '/') - self), self);
+        if (access(beside, X_OK) == 0)
+            return beside;
+        free(beside);
+    }
+    return mem_strdup(LIBEXECDIR "/sluice-slurm");
+}
+
+static void node_leave(struct node *n)
+{
+    struct node_slurm *ns = n->slurm;
+
+    if (ns == NULL)
+        return;
+    says_set(ns, NULL);
+    slurm_jobs_set(ns, NULL, 0);
+    free(ns->jobs);
+    free(ns);
+    n->slurm = NULL;
+}
+
+void slurm_node_free(struct node *n)
+{
+    node_leave(n);
+}
+
+static void node_join(struct node *n, enum slurm_mode mode)
+{
+    if (n->slurm == NULL)
+        n->slurm = mem_zalloc(sizeof(*n->slurm));
+    n->slurm->mode = mode;
+    n->slurm->taken = true;
+}
+
+static void take_names(struct slurm *s)
+{
+    const struct conf *c = s->d->conf;
+    struct hostlist *all = hostlist_create();
+
+    for (unsigned i = 0; i < c->n_nodes; i++) {
+        const struct conf_node *in = &c->nodes[i];
+
+        for (size_t k = 0; k < hostlist_count(in->names) && strcmp(in->slurm, "none") != 0; k++) {
+            struct node *n = farm_node(s->d->farm, hostlist_name(in->names, k));
+
+            if (n == NULL)
+                continue;
+            node_join(n, strcmp(in->slurm, "lend") == 0 ? SLURM_LEND : SLURM_OBSERVE);
+            hostlist_add(all, n->name, NULL);
+        }
+    }
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm != NULL && !n->slurm->taken)
+            node_leave(n);
+        else if (n->slurm != NULL)
+            n->slurm->taken = false;
+    }
+    free(s->names);
+    s->n_nodes = (unsigned)hostlist_count(all);
+    s->names = hostlist_fold(all);
+    hostlist_destroy(all);
+}
+
+static void link_end(struct slurm *s)
+{
+    slurm_link_destroy(s->link);
+    s->link = NULL;
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm != NULL)
+            n->slurm->acting = false;
+    }
+}
+
+static void link_begin(struct slurm *s)
+{
+    const struct slurm_link_conf conf = { .program = s->program, .slurm_conf = s->conf, .timeout_s = s->timeout_s, .state = state_cb, .failed = failed_cb, .arg = s };
+
+    s->started = now_s();
+    s->link = slurm_link_create(s->d->loop, &conf);
+}
+
+void slurm_take_conf(struct sluiced *d)
+{
+    struct slurm *s = d->slurm;
+    char *program = find_program(d->conf);
+    bool same = s->link != NULL && str_equal(program, s->program) && str_equal(d->conf->slurm.conf, s->conf) && d->conf->slurm.timeout == s->timeout_s;
+
+    if (!same && s->link != NULL)
+        link_end(s);
+    take_names(s);
+    free(s->program);
+    free(s->conf);
+    s->program = program;
+    s->conf = mem_strdup(d->conf->slurm.conf);
+    s->timeout_s = d->conf->slurm.timeout;
+    if (s->n_nodes == 0 && s->link != NULL)
+        link_end(s);
+    if (s->n_nodes > 0 && s->link == NULL)
+        link_begin(s);
+    ev_timer_stop(d->loop, &s->look);
+    if (s->link != NULL) {
+        ev_timer_set(&s->look, 0, d->conf->slurm.poll);
+        ev_timer_start(d->loop, &s->look);
+    }
+}
+
+struct slurm *slurm_create(struct sluiced *d)
+{
+    struct slurm *s = mem_zalloc(sizeof(*s));
+
+    s->d = d;
+    ev_init(&s->look, look_cb);
+    s->look.data = s;
+    return s;
+}
+
+void slurm_destroy(struct slurm *s)
+{
+    if (s == NULL)
+        return;
+    ev_timer_stop(s->d->loop, &s->look);
+    slurm_link_destroy(s->link);
+    for (struct node *n = s->d->farm == NULL ? NULL : farm_first(s->d->farm); n != NULL; n = n->hh.next)
+        node_leave(n);
+    free(s->names);
+    free(s->program);
+    free(s->conf);
+    free(s);
+}
+
+/* ---- for people ---- */
+
+Sluice__SlurmInfo *slurm_info(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+    Sluice__SlurmInfo *out;
+
+    if (ns == NULL)
+        return NULL;
+    out = mem_zalloc(sizeof(*out));
+    sluice__slurm_info__init(out);
+    out->mode = ns->mode == SLURM_LEND ? (char *)"lend" : (char *)"observe";
+    out->state = ns->says == NULL ? (ns->asked_for ? (char *)"not in Slurm" : NULL) : ns->says->state;
+    if (ns->says != NULL && !str_is_empty(ns->says->reason)) {
+        out->reason = ns->says->reason;
+        out->reason_user = ns->says->reason_user;
+        out->has_reason_time = ns->says->reason_time != 0;
+        out->reason_time = ns->says->reason_time;
+    }
+    out->has_reserved = ns->resv_heard && ns->mode == SLURM_LEND;
+    out->reserved = ns->reserved;
+    out->reservation = ns->foreign[0] == '\0' ? NULL : (char *)ns->foreign;
+    out->trouble = ns->trouble[0] == '\0' ? NULL : (char *)ns->trouble;
+    return out;
+}
+
+static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
+{
+    double since = now_s() - (s->heard > 0 ? s->heard : s->started);
+    char text[700], when[CLOCK_TEXT];
+
+    if (s->link == NULL || since < silent_s + 3 * s->d->conf->slurm.poll)
+        return;
+    if (s->heard > 0)
+        snprintf(text, sizeof(text), "Slurm has not answered since %s%s%s", clock_rfc3339(s->heard_wall, when), s->why[0] == '\0' ? "" : ": ", s->why);
+    else
+        snprintf(text, sizeof(text), "Slurm has not answered since sluiced began to ask, %.0f s ago%s%s", since, s->why[0] == '\0' ? "" : ": ", s->why);
+    fn(arg, "SlurmSilent", text, "look at slurmctld and munged, and at section slurm of the configuration; nothing of ours waits for it but moves of nodes that Slurm has", since);
+}
+
+void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
+{
+    const struct node *unknown = NULL, *trouble = NULL;
+    unsigned n_unknown = 0, n_trouble = 0;
+    char text[500];
+
+    if (d->slurm == NULL || d->slurm->link == NULL)
+        return;
+    about_silence(d->slurm, fn, arg);
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (!takes_part(n))
+            continue;
+        if (n->slurm->asked_for && n->slurm->says == NULL && n_unknown++ == 0)
+            unknown = n;
+        if (n->slurm->trouble[0] != '\0' && n_trouble++ == 0)
+            trouble = n;
+    }
+    if (n_unknown > 0) {
+        snprintf(text, sizeof(text), "%u node%s unknown to Slurm, %s first", n_unknown, n_unknown == 1 ? " is" : "s are", unknown->name);
+        fn(arg, "SlurmUnknownNode", text, "NodeName in slurm.conf and the name here must be the same; or slurm = none in the configuration", 0);
+    }
+    if (n_trouble > 0) {
+        snprintf(text, sizeof(text), "what is wanted of Slurm is not done for %u node%s, %s first: %s", n_trouble, n_trouble == 1 ? "" : "s", trouble->name, trouble->slurm->trouble);
+        fn(arg, "SlurmRefused", text, "do what the text asks for; it is tried again by itself. Rights: doc/slurm.md", 0);
+    }
+}

@@ -1,0 +1,124 @@
+/* slurm_lend.c - nodes change hands between us and Slurm: the one who has the reservation sluice-NODE has the node
+ *
+ * From: move.c.  To: slurm_farm.c (what is wanted), which asks Slurm.
+ * async -> online: our reservation stands, the jobs have ended or were requeued, Slurm says idle without COMPLETING, and what it has against the node is a mark of ours; then the
+ * pool switches. online -> async: nothing of ours runs there, no device is unclean, the reservation is gone; then the pool switches. What is wanted is computed from pool
+ * and move alone, so that a restart, or a move that is cancelled, needs no memory.
+ */
+#include "config.h"
+
+#include "slurm_part.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+#include "move.h"
+#include "str.h"
+
+void slurm_reservation_name(const struct node *n, char out[80])
+{
+    snprintf(out, 80, "sluice-%s", n->name);
+}
+
+void slurm_jobs_set(struct node_slurm *ns, char *const *jobs, size_t n)
+{
+    for (unsigned i = 0; i < ns->n_jobs; i++)
+        free(ns->jobs[i]);
+    free(ns->jobs);
+    ns->jobs = mem_array(n + 1, sizeof(*ns->jobs));
+    ns->n_jobs = 0;
+    for (size_t i = 0; i < n; i++)
+        ns->jobs[ns->n_jobs++] = mem_strdup(jobs[i]);
+}
+
+/* The move that hands it over now, as far as move.c has come with it. */
+static bool is_handed(const struct node *n, int to)
+{
+    const struct node_slurm *ns = n->slurm;
+
+    return n->move != NULL && ns->hand.move == n->move && ns->hand.to == to;
+}
+
+bool slurm_wants_reservation(const struct node *n)
+{
+    if (is_handed(n, POOL_ONLINE))
+        return true;
+    if (is_handed(n, POOL_ASYNC))
+        return false;
+    return n->pool == POOL_ONLINE;
+}
+
+bool slurm_wants_clear_out(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+
+    return ns->n_jobs > 0 || (is_handed(n, POOL_ONLINE) && ns->hand.urgent && ns->says != NULL && ns->says->busy);
+}
+
+bool slurm_is_lent(const struct node *n)
+{
+    return n->slurm != NULL && n->slurm->mode == SLURM_LEND && n->pool == POOL_ASYNC && !is_handed(n, POOL_ONLINE);
+}
+
+static bool has_unclean_device(const struct node *n)
+{
+    Sluice__Device **devices;
+    size_t count = node_devices(n, &devices);
+
+    for (size_t i = 0; i < count; i++) {
+        if (devices[i]->has_state && devices[i]->state == SLUICE__DEVICE_STATE__DEVICE_UNCLEAN)
+            return true;
+    }
+    return false;
+}
+
+const char *slurm_waits_for(const struct node *n)
+{
+    struct node_slurm *ns = n->slurm;
+    bool to_us = ns != NULL && is_handed(n, POOL_ONLINE);
+    char *out = ns == NULL ? NULL : ns->waits;
+
+    if (ns == NULL)
+        return "";
+    out[0] = '\0';
+    if ((!to_us && !is_handed(n, POOL_ASYNC)))
+        return out;
+    if (!to_us && has_unclean_device(n))
+        snprintf(out, 160, "memory of a device is still in use");
+    else if (ns->trouble[0] != '\0')
+        snprintf(out, 160, "Slurm: %.140s", ns->trouble);
+    else if (ns->asked_for && ns->says == NULL)
+        snprintf(out, 160, "Slurm does not know the node");
+    else if (ns->says == NULL || ns->says->unknown || !ns->resv_heard)
+        snprintf(out, 160, "waiting for Slurm's word");
+    else if (to_us && !ns->reserved)
+        snprintf(out, 160, "reservation sluice-%.63s is being made", n->name);
+    else if (!to_us && ns->reserved)
+        snprintf(out, 160, "reservation sluice-%.63s is being removed", n->name);
+    else if (to_us && ns->says->busy)
+        snprintf(out, 160, "jobs of Slurm are there: %.60s", ns->says->state == NULL ? "?" : ns->says->state);
+    else if (to_us && ns->n_jobs > 0)
+        snprintf(out, 160, "requeued jobs get their begin time");
+    return out;
+}
+
+bool slurm_hand_over(struct node *n, int to, bool urgent)
+{
+    struct node_slurm *ns = n->slurm;
+
+    if (ns == NULL || ns->mode != SLURM_LEND)
+        return true;
+    if (to == POOL_ASYNC && has_unclean_device(n)) {
+        ns->hand.move = NULL;            /* it stays ours, reservation and all */
+        return false;
+    }
+    if (ns->hand.move != n->move || ns->hand.to != to || ns->hand.urgent != urgent) {
+        ns->hand.move = n->move;
+        ns->hand.to = to;
+        ns->hand.urgent = urgent;
+        slurm_node_changed(n);
+    }
+    return !ns->acting && slurm_waits_for(n)[0] == '\0';
+}

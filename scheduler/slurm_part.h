@@ -1,0 +1,57 @@
+/* slurm_part.h - what slurm_farm.c, slurm_marks.c and slurm_lend.c share */
+#ifndef SLUICE_SLURM_PART_H
+#define SLUICE_SLURM_PART_H
+
+#include "slurm_farm.h"
+#include "slurm_link.h"
+#include "slurm_rules.h"
+
+enum slurm_mode { SLURM_OBSERVE, SLURM_LEND };
+enum slurm_mark { SLURM_MARK_STATE, SLURM_MARK_RESERVATION, SLURM_MARK_JOBS, SLURM_MARKS };
+
+struct node_slurm {
+    enum slurm_mode mode;
+    bool taken;                          /* by the reading of the configuration under way */
+    bool asked_for;                      /* a whole look with this node in it was answered */
+    Sluice__SlurmNode *says;             /* NULL: nothing was heard, or Slurm does not know it (asked_for) */
+    bool reserved;                       /* our reservation is there */
+    int64_t reserved_end;                /* wall ns */
+    char foreign[64], foreign_users[64]; /* somebody else's reservation */
+    bool foreign_maint;
+    unsigned clean[SLURM_MARKS];         /* looks in a row without what the mark is about */
+    bool acting;                         /* a command is under way */
+    bool sent_drain;
+    bool resv_heard;                     /* reserved is what Slurm said */
+    int64_t acted;                       /* monotonic ns of the last answer to a command: looks asked before are too old */
+    double again_at, wait_s;             /* after a command that failed, monotonic s */
+    char trouble[300];                   /* why it did */
+    struct { const struct move *move; int to; bool urgent; } hand;       /* slurm_lend.c */
+    char waits[160];                     /* slurm_waits_for */
+    char **jobs; unsigned n_jobs;        /* requeued, and not let go on yet */
+};
+
+struct slurm {
+    struct sluiced *d;
+    struct slurm_link *link;             /* NULL: no node takes part */
+    char *program, *conf; double timeout_s;      /* of the link */
+    ev_timer look;
+    char *names;                         /* host list of those that take part */
+    unsigned n_nodes;
+    double heard, started;               /* monotonic s of the last answer, 0 = never */
+    int64_t heard_wall;
+    char why[512];                       /* of the last look that failed since then */
+    int64_t boot; double up_since;       /* of slurmctld: its start, and when we first saw it */
+    char version[32];
+};
+
+bool slurm_is_settled(const struct slurm *s);            /* slurmctld was up for so long that what it does not say any more is over */
+/* slurm_marks.c: a look, or an answer about n: marks come and go by it. */
+void slurm_marks_take(struct node *n, bool counts);
+bool slurm_wants_drain(const struct node *n, char reason[512]);
+/* slurm_lend.c */
+bool slurm_wants_reservation(const struct node *n);
+bool slurm_wants_clear_out(const struct node *n);
+void slurm_reservation_name(const struct node *n, char out[80]);
+void slurm_jobs_set(struct node_slurm *ns, char *const *jobs, size_t n);
+
+#endif

@@ -1,0 +1,653 @@
+/* slurm_test.c - the Slurm beside us, played by tests/fake/fake-slurm: marks flow both ways, nodes change hands, nothing that Slurm does or says harms us */
+#include "config.h"
+
+#include <ftw.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "farm_fixture.h"
+#include "mark.h"
+#include "mem.h"
+#include "move.h"
+#include "slurm_farm.h"
+#include "str.h"
+
+static char dir[64], *program;
+
+static void say(const char *words)
+{
+    char *command = mem_printf("FAKE_SLURM=%s %s %s", dir, program, words);
+
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+/* observe: o1, o2; lend: a1 a2 (async), n1 n2 (online); not in Slurm: x1. */
+static char *conf_text(double timeout)
+{
+    return mem_printf("class mi50 { devices = 1  shm = 1M  nominal_ms = 300 }\n"
+                      "node \"o[1-2]\" { class = mi50 slurm = observe }\n"
+                      "node \"a[1-2]\" { class = mi50 pool = async slurm = lend }\n"
+                      "node \"n[1-2]\" { class = mi50 slurm = lend }\n"
+                      "node x1 { class = mi50 }\n"
+                      "slurm { program = '%s' poll = 0.05 settle = 0.2 timeout = %g }\n", program, timeout);
+}
+
+static int setup(void **state)
+{
+    const char *build = getenv("SLUICE_BUILDDIR");
+    struct fixture *f;
+    char *conf;
+
+    strcpy(dir, "/tmp/sluice-slurm-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    if (program == NULL) {
+        char *here = realpath(build == NULL ? "." : build, NULL);
+
+        program = mem_printf("%s/tests/fake/fake-slurm", here);
+        free(here);
+    }
+    setenv("FAKE_SLURM", dir, 1);
+    for (const char *const *n = (const char *const[]){ "o1", "o2", "a1", "a2", "n1", "n2", NULL }; *n != NULL; n++) {
+        char *words = mem_printf("node %s idle", *n);
+
+        say(words);
+        free(words);
+    }
+    conf = conf_text(5);
+    f = fx_new(conf);
+    free(conf);
+    fx_start(f);
+    *state = f;
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+static int teardown(void **state)
+{
+    int rc = fx_teardown(state);
+
+    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return rc;
+}
+
+/* ---- the fake's world, and ours ---- */
+
+static json_t *world(void)
+{
+    char path[100];
+    json_t *w;
+
+    snprintf(path, sizeof(path), "%s/world.json", dir);
+    w = json_load_file(path, 0, NULL);
+    assert_non_null(w);
+    return w;
+}
+
+static bool world_has(const char *section, const char *name, const char *key, const char *value)
+{
+    json_t *w = world(), *o = json_object_get(json_object_get(w, section), name);
+    const char *is = json_string_value(json_object_get(o, key));
+    bool has = key == NULL ? o != NULL : is != NULL && strcmp(is, value) == 0;
+
+    json_decref(w);
+    return has;
+}
+
+/* How often this was asked of the fake. */
+static unsigned acts(const char *line)
+{
+    json_t *w = world(), *one;
+    unsigned n = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(w, "acts"), i, one)
+        n += strcmp(json_string_value(one), line) == 0;
+    json_decref(w);
+    return n;
+}
+
+struct expected { struct fixture *f; const char *a, *b, *c, *d; };
+
+static bool is_in_world(void *arg)
+{
+    const struct expected *x = arg;
+
+    return world_has(x->a, x->b, x->c, x->d);
+}
+
+static void until_world(struct fixture *f, const char *section, const char *name, const char *key, const char *value)
+{
+    struct expected x = { f, section, name, key, value };
+
+    if (!fx_until(f, is_in_world, &x))
+        fail_msg("%s %s: %s is not %s", section, name, key, value);
+}
+
+static bool is_not_in_world(void *arg)
+{
+    return !is_in_world(arg);
+}
+
+static void until_not_world(struct fixture *f, const char *section, const char *name)
+{
+    struct expected x = { f, section, name, NULL, NULL };
+
+    if (!fx_until(f, is_not_in_world, &x))
+        fail_msg("%s %s is still there", section, name);
+}
+
+static struct node *node(struct fixture *f, const char *name)
+{
+    struct node *n = farm_node(f->d.farm, name);
+
+    assert_non_null(n);
+    return n;
+}
+
+static const struct mark *slurm_mark(struct fixture *f, const char *name, const char *owner)
+{
+    return mark_automatic_find(node(f, name), NULL, "slurm", owner);
+}
+
+static bool is_marked(void *arg)
+{
+    const struct expected *x = arg;
+    const struct mark *m = slurm_mark(x->f, x->a, x->b);
+
+    return m != NULL && (x->c == NULL || strcmp(m->reason, x->c) == 0);
+}
+
+static bool is_not_marked(void *arg)
+{
+    const struct expected *x = arg;
+    const struct mark *m;
+
+    TAILQ_FOREACH(m, &node(x->f, x->a)->marks, entry) {
+        if (strcmp(m->owner_kind, "slurm") == 0 && strcmp(m->owner, x->b) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void until_marked(struct fixture *f, const char *name, const char *owner, const char *reason)
+{
+    struct expected x = { f, name, owner, reason, NULL };
+
+    if (!fx_until(f, is_marked, &x))
+        fail_msg("%s has no mark of slurm %s: %s", name, owner, reason);
+}
+
+static void until_clear(struct fixture *f, const char *name, const char *owner)
+{
+    struct expected x = { f, name, owner, NULL, NULL };
+
+    if (!fx_until(f, is_not_marked, &x))
+        fail_msg("%s is still marked by slurm %s", name, owner);
+}
+
+static bool is_in_pool(void *arg)
+{
+    const struct expected *x = arg;
+
+    return strcmp(pool_name[node(x->f, x->a)->pool], x->b) == 0 && node(x->f, x->a)->move == NULL;
+}
+
+static void until_pool(struct fixture *f, const char *name, const char *pool)
+{
+    struct expected x = { f, name, pool, NULL, NULL };
+
+    if (!fx_until(f, is_in_pool, &x))
+        fail_msg("%s is not in %s: %s", name, pool, slurm_waits_for(node(f, name)));
+}
+
+struct alarm { const char *word; char text[700]; };
+
+static void see_alarm(void *arg, const char *word, const char *text, const char *advice, double since_s)
+{
+    struct alarm *a = arg;
+
+    (void)advice, (void)since_s;
+    if (strcmp(word, a->word) == 0)
+        snprintf(a->text, sizeof(a->text), "%s", text);
+}
+
+static bool has_alarm(void *arg)
+{
+    const struct expected *x = arg;
+    struct alarm a = { .word = x->a };
+
+    slurm_alarms(&x->f->d, see_alarm, &a);
+    return x->b == NULL ? a.text[0] == '\0' : strstr(a.text, x->b) != NULL;
+}
+
+static void until_alarm(struct fixture *f, const char *word, const char *part)
+{
+    struct expected x = { f, word, part, NULL, NULL };
+
+    if (!fx_until(f, has_alarm, &x))
+        fail_msg("alarm %s: %s", word, part);
+}
+
+static const Sluice__SlurmInfo *info(struct peer *p, const char *name)
+{
+    const Sluice__Node *n = ask_node(p, name);
+
+    assert_non_null(n->slurm);
+    return n->slurm;
+}
+
+/* ---- marks ---- */
+
+static void bad_in_slurm_is_a_mark_with_reason_user_and_time(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    const struct mark *m;
+
+    say("node o1 idle+drain 'fan is loud' anna");
+    until_marked(f, "o1", "state", "fan is loud");
+    m = slurm_mark(f, "o1", "state");
+    assert_true(m->block);
+    assert_string_equal(m->evidence, "Slurm: DRAIN, by anna (uid 1000), since 2023-11-14T22:13:20.000+00:00");
+    assert_true(node_has_why(ask_node(p, "o1"), "MarkedBySlurm"));
+    assert_string_equal(info(p, "o1")->state, "idle+drain");
+    assert_string_equal(info(p, "o1")->reason, "fan is loud");
+    assert_string_equal(info(p, "o1")->mode, "observe");
+    assert_null(ask_node(p, "x1")->slurm);
+    /* jobs come and go: the same mark */
+    {
+        uint64_t id = m->id;
+
+        say("node o1 mixed+drain 'fan is loud' anna");
+        fx_turn(f, 0.3);
+        assert_int_equal(slurm_mark(f, "o1", "state")->id, id);
+    }
+    /* another reason: another mark, and never a moment without one */
+    say("node o1 down+drain 'no power' bert");
+    until_marked(f, "o1", "state", "no power");
+    say("node o1 idle");
+    until_clear(f, "o1", "state");
+    say("node o1 idle+fail 'bad cable'");
+    until_marked(f, "o1", "state", "bad cable");
+    assert_int_equal(acts("drain o1") + acts("undrain o1"), 0);
+    peer_close(p);
+}
+
+static void no_word_is_neither_good_nor_bad(void **state)
+{
+    struct fixture *f = *state;
+
+    say("node o1 idle+drain 'fan is loud'");
+    until_marked(f, "o1", "state", "fan is loud");
+    say("node o1 unknown");
+    say("node o2 unknown+drain");
+    fx_turn(f, 0.5);
+    assert_non_null(slurm_mark(f, "o1", "state"));
+    assert_null(slurm_mark(f, "o2", "state"));
+    say("node o2 idle+no_respond");
+    say("how poll 'error SlurmSilent Unable to contact slurm controller'");
+    fx_turn(f, 0.5);
+    assert_non_null(slurm_mark(f, "o1", "state"));
+    say("node o1 idle");
+    say("boot 2");
+    say("how poll ok");
+    until_clear(f, "o1", "state");
+    assert_null(slurm_mark(f, "o2", "state"));
+}
+
+/* Slurm's word is believed against us only when slurmctld has been up for long enough to have heard of its nodes. */
+static void a_fresh_slurmctld_clears_nothing(void **state)
+{
+    struct fixture *f = *state;
+
+    say("node o1 idle+drain 'fan is loud'");
+    until_marked(f, "o1", "state", "fan is loud");
+    fx_turn(f, 0.3);
+    for (int boot = 2; boot < 12; boot++) {              /* each start is seen, none has settled */
+        char words[32];
+
+        snprintf(words, sizeof(words), "boot %d", boot);
+        say(words);
+        say("node o1 idle");
+        fx_turn(f, 0.1);
+        assert_non_null(slurm_mark(f, "o1", "state"));
+    }
+    until_clear(f, "o1", "state");
+}
+
+static void our_marks_are_told_to_slurm_and_taken_back(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    until_world(f, "nodes", "o1", "state", "idle+drain");
+    assert_true(world_has("nodes", "o1", "user", "sluice"));
+    {
+        char reason[300];
+
+        snprintf(reason, sizeof(reason), "sluice: disk is slow (%s)", TAILQ_FIRST(&node(f, "o1")->marks)->owner);
+        assert_true(world_has("nodes", "o1", "reason", reason));
+    }
+    fx_turn(f, 0.3);
+    assert_null(slurm_mark(f, "o1", "state"));           /* what we said does not come back */
+    assert_int_equal(acts("drain o1"), 1);
+    /* somebody resumes it: said again, as our mark is still there */
+    say("node o1 idle");
+    until_world(f, "nodes", "o1", "state", "idle+drain");
+    assert_int_equal(ask_clear(p, "o1", 0, false, false), 0);
+    until_world(f, "nodes", "o1", "state", "idle");
+    assert_int_equal(ask_mark(p, "x1", "not in Slurm", NULL), 0);
+    peer_close(p);
+}
+
+static void no_foreign_reason_is_overwritten_and_no_foreign_drain_cleared(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    say("node o1 idle+drain 'fan is loud' anna");
+    until_marked(f, "o1", "state", "fan is loud");
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("nodes", "o1", "reason", "fan is loud"));
+    assert_int_equal(ask_clear(p, "o1", 0, false, false), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("nodes", "o1", "state", "idle+drain"));
+    /* ours first, then an administrator's over it */
+    assert_int_equal(ask_mark(p, "o2", "disk is slow", NULL), 0);
+    until_world(f, "nodes", "o2", "state", "idle+drain");
+    say("node o2 idle+drain 'no power' bert");
+    until_marked(f, "o2", "state", "no power");
+    assert_int_equal(ask_clear(p, "o2", 0, false, false), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("nodes", "o2", "state", "idle+drain"));
+    assert_true(world_has("nodes", "o2", "reason", "no power"));
+    assert_int_equal(acts("undrain o2") + acts("undrain o1"), 0);
+    peer_close(p);
+}
+
+static void both_stores_agree_again_after_a_restart_of_either(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    uint64_t id;
+
+    say("node o1 idle+drain 'fan is loud' anna");
+    until_marked(f, "o1", "state", "fan is loud");
+    id = slurm_mark(f, "o1", "state")->id;
+    assert_int_equal(ask_mark(p, "o2", "disk is slow", NULL), 0);
+    until_world(f, "nodes", "o2", "state", "idle+drain");
+    peer_close(p);
+    fx_stop(f);
+    say("node o2 idle");                 /* slurmctld lost it: killed right after its answer */
+    say("node n1 idle+drain 'while we were away'");
+    say("reservation sluice-n1");
+    fx_start(f);
+    assert_int_equal(slurm_mark(f, "o1", "state")->id, id);
+    until_world(f, "nodes", "o2", "state", "idle+drain");
+    until_marked(f, "n1", "state", "while we were away");
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    fx_turn(f, 0.3);
+    assert_int_equal(slurm_mark(f, "o1", "state")->id, id);
+}
+
+static void a_foreign_reservation_is_a_mark_where_the_node_is_ours(void **state)
+{
+    struct fixture *f = *state;
+
+    say("reservation maint-1 n1 anna maint");
+    say("reservation maint-2 a1 anna maint");
+    until_marked(f, "n1", "reservation", "reservation maint-1 in Slurm");
+    fx_turn(f, 0.3);
+    assert_null(slurm_mark(f, "a1", "reservation"));     /* Slurm's own business */
+    say("reservation maint-1");
+    until_clear(f, "n1", "reservation");
+}
+
+/* ---- nodes change hands ---- */
+
+static void what_is_ours_is_reserved_and_what_is_slurms_is_not(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = simple_worker(f, "a1"), *v = simple_worker(f, "n1");
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    assert_false(world_has("reservations", "sluice-a1", NULL, NULL));
+    assert_false(world_has("reservations", "sluice-o1", NULL, NULL));
+    assert_true(node_has_why(ask_node(p, "a1"), "NoLease"));
+    assert_false(ask_node(p, "a1")->usable);
+    assert_int_equal(ask_node(p, "a1")->state, SLUICE__NODE_STATE__IDLE);
+    assert_true(ask_node(p, "n1")->usable);
+    say("reservation sluice-n1");        /* an administrator removes it */
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    say("job 5 n2");
+    until_marked(f, "n2", "jobs", NULL);
+    say("node n2 idle");
+    until_clear(f, "n2", "jobs");
+    peer_close(w);
+    peer_close(v);
+    peer_close(p);
+}
+
+static void a_node_is_taken_when_its_jobs_have_ended(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = simple_worker(f, "a1");
+
+    say("job 5 a1");
+    assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
+    until_world(f, "reservations", "sluice-a1", NULL, NULL);
+    fx_turn(f, 0.3);
+    assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);
+    assert_non_null(strstr(slurm_waits_for(node(f, "a1")), "jobs of Slurm are there: mixed"));
+    assert_string_equal(ask_node(p, "a1")->move->text, "jobs of Slurm are there: mixed");
+    assert_int_equal(acts("clear-out a1"), 0);
+    say("node a1 mixed+completing");
+    fx_turn(f, 0.2);
+    assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);
+    say("node a1 idle");
+    until_pool(f, "a1", "online");
+    assert_true(ask_node(p, "a1")->usable);
+    peer_close(w);
+    peer_close(p);
+}
+
+static void now_requeues_what_may_be_requeued_and_lets_it_begin(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    say("job 5 a1");
+    say("job 6 a1 never");
+    say("job 7 a2");
+    assert_int_equal(ask_move(p, "a1", "online", "now"), 0);
+    until_pool(f, "a1", "online");
+    assert_true(world_has("jobs", "5", "state", "pending"));
+    assert_true(world_has("jobs", "5", "begin", "now"));
+    assert_false(world_has("jobs", "6", NULL, NULL));
+    assert_true(world_has("jobs", "7", "state", "running"));
+    peer_close(p);
+}
+
+static void a_drain_at_any_step_survives_the_move(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    say("node a1 mixed+drain 'before' anna");
+    until_marked(f, "a1", "state", "before");
+    assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
+    until_world(f, "reservations", "sluice-a1", NULL, NULL);
+    say("node a1 mixed+drain 'while it is emptied' anna");
+    until_marked(f, "a1", "state", "while it is emptied");
+    say("node a1 idle+drain 'while it is emptied' anna");
+    until_pool(f, "a1", "online");
+    assert_true(node_has_why(ask_node(p, "a1"), "MarkedBySlurm"));
+    assert_int_equal(ask_move(p, "a1", "async", NULL), 0);
+    until_pool(f, "a1", "async");
+    until_not_world(f, "reservations", "sluice-a1");
+    assert_true(world_has("nodes", "a1", "reason", "while it is emptied"));
+    assert_int_equal(acts("undrain a1"), 0);
+    peer_close(p);
+}
+
+static void a_node_is_given_back_without_anything_of_ours(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = simple_worker(f, "n1");
+    Sluice__Report r = SLUICE__REPORT__INIT;
+    Sluice__Device dev = SLUICE__DEVICE__INIT, *devices[1] = { &dev };
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    dev.serial = (char *)"gpu-n1";
+    dev.has_state = true;
+    dev.state = SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;    /* it leaks */
+    r.n_devices = 1;
+    r.devices = devices;
+    r.has_buffer_size = true;
+    r.buffer_size = 1 << 20;
+    peer_tell(w, &r.base);
+    fx_turn(f, 0.1);
+    node(f, "n1")->n_tfs = 1;
+    assert_int_equal(ask_move(p, "n1", "async", NULL), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
+    node(f, "n1")->n_tfs = 0;
+    node_emptied(node(f, "n1"));
+    fx_turn(f, 0.4);
+    assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
+    assert_int_equal(node(f, "n1")->pool, POOL_ONLINE);
+    dev.state = SLUICE__DEVICE_STATE__DEVICE_FREE;
+    peer_tell(w, &r.base);
+    until_pool(f, "n1", "async");
+    assert_false(world_has("reservations", "sluice-n1", NULL, NULL));
+    peer_close(w);
+    peer_close(p);
+}
+
+static void a_cancelled_move_leaves_things_as_they_were(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    Sluice__CancelMove q = SLUICE__CANCEL_MOVE__INIT;
+
+    say("job 5 a1");
+    assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
+    until_world(f, "reservations", "sluice-a1", NULL, NULL);
+    q.has_id = true;
+    q.id = ask_node(p, "a1")->move->id;
+    peer_ask(p, &q.base);
+    assert_int_equal(answer_code(p), 0);
+    until_not_world(f, "reservations", "sluice-a1");
+    assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);
+    assert_true(world_has("jobs", "5", "state", "running"));
+    peer_close(p);
+}
+
+/* ---- Slurm is not there, or not in its right mind ---- */
+
+static void silence_keeps_nothing_of_ours_waiting(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p, *w;
+    char *conf = conf_text(0.5);
+
+    fx_stop(f);
+    fx_conf(f, conf);
+    free(conf);
+    say("how poll silent");
+    say("how act silent");
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    assert_true(ask_node(p, "n1")->usable);              /* what was ours is ours */
+    assert_int_equal(ask_mark(p, "n1", "disk is slow", NULL), 0);
+    assert_int_equal(ask_move(p, "a1", "online", "now"), 0);
+    until_alarm(f, "SlurmSilent", "no answer within 0.5 s");
+    assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);   /* nobody's word, nobody's node */
+    assert_string_equal(slurm_waits_for(node(f, "a1")), "waiting for Slurm's word");
+    say("how poll ok");
+    say("how act ok");
+    until_pool(f, "a1", "online");
+    until_world(f, "nodes", "n1", "state", "idle+drain");
+    until_alarm(f, "SlurmSilent", NULL);
+    peer_close(w);
+    peer_close(p);
+}
+
+static void insane_answers_change_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    say("node o1 idle+drain 'fan is loud'");
+    until_marked(f, "o1", "state", "fan is loud");
+    say("how poll '2 garbage'");
+    say("node o1 idle");
+    until_alarm(f, "SlurmSilent", NULL);
+    fx_turn(f, 0.2);
+    assert_non_null(slurm_mark(f, "o1", "state"));
+    say("how poll '1 exit slurm.conf: line 3 is broken'");
+    say("how act '2 error SlurmRefused Invalid job id specified'");
+    assert_int_equal(ask_move(p, "a1", "online", "now"), 0);
+    until_alarm(f, "SlurmRefused", "Invalid job id specified");
+    until_pool(f, "a1", "online");
+    until_clear(f, "o1", "state");
+    until_alarm(f, "SlurmRefused", NULL);
+    /* a node that Slurm does not know */
+    say("node o2 -");
+    until_alarm(f, "SlurmUnknownNode", "o2");
+    assert_string_equal(info(p, "o2")->state, "not in Slurm");
+    assert_int_equal(ask_mark(p, "o2", "disk is slow", NULL), 0);
+    say("node a2 -");
+    until_alarm(f, "SlurmUnknownNode", "2 nodes");
+    assert_int_equal(ask_move(p, "a2", "online", "now"), 0);
+    fx_turn(f, 0.3);
+    assert_string_equal(slurm_waits_for(node(f, "a2")), "Slurm does not know the node");
+    say("node a2 idle");
+    until_pool(f, "a2", "online");
+    peer_close(p);
+}
+
+int main(void)
+{
+#define FARM(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        FARM(bad_in_slurm_is_a_mark_with_reason_user_and_time),
+        FARM(no_word_is_neither_good_nor_bad),
+        FARM(a_fresh_slurmctld_clears_nothing),
+        FARM(our_marks_are_told_to_slurm_and_taken_back),
+        FARM(no_foreign_reason_is_overwritten_and_no_foreign_drain_cleared),
+        FARM(both_stores_agree_again_after_a_restart_of_either),
+        FARM(a_foreign_reservation_is_a_mark_where_the_node_is_ours),
+        FARM(what_is_ours_is_reserved_and_what_is_slurms_is_not),
+        FARM(a_node_is_taken_when_its_jobs_have_ended),
+        FARM(now_requeues_what_may_be_requeued_and_lets_it_begin),
+        FARM(a_drain_at_any_step_survives_the_move),
+        FARM(a_node_is_given_back_without_anything_of_ours),
+        FARM(a_cancelled_move_leaves_things_as_they_were),
+        FARM(silence_keeps_nothing_of_ours_waiting),
+        FARM(insane_answers_change_nothing),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+
+    free(program);
+    return rc;
+}
