@@ -121,6 +121,7 @@ static const struct key health_keys[] = {
     { "brake_nodes",     UINT,  AT(conf_health, brake_nodes),     1, 64, "5" },
     { "brake_percent",   REAL,  AT(conf_health, brake_percent),   0, 100, "10" },
     { "brake_window",    REAL,  AT(conf_health, brake_window),    1, 31536000, "3600" },
+    { "verify_sample",   REAL,  AT(conf_health, verify_sample),   0, 1, "0" },
     { "disk_min",        SIZE,  AT(conf_health, disk_min) },
     { "memory_min",      SIZE,  AT(conf_health, memory_min) },
 };

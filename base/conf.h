@@ -55,6 +55,7 @@ struct conf_health {            /* section health { } */
     unsigned brake_nodes;       /* at most so many of a pool are marked in a window, 1..64, default 5 */
     double   brake_percent;     /* and at most so much of it, default 10; one always may */
     double   brake_window;      /* s, default 3600 */
+    double   verify_sample;     /* share of TFs that are made again elsewhere */
     uint64_t disk_min;          /* bytes free below which a node is marked, default 0: not looked at */
     uint64_t memory_min;        /* the same for memory */
 };

@@ -102,6 +102,17 @@ static bool has_mark_of_the_gone(const struct node *n)
     return false;
 }
 
+static bool has_wrong_results(const struct node *n)
+{
+    const struct mark *m;
+
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (strcmp(m->owner_kind, "health") == 0 && strcmp(m->owner, "verify") == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool has_gone(const struct node *n)
 {
     return n->contact == SLUICE__CONTACT__LOST;
@@ -109,7 +120,7 @@ static bool has_gone(const struct node *n)
 
 static void about_nodes(struct alarms *a)
 {
-    struct listed lost = { 0 }, aside = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 };
+    struct listed lost = { 0 }, aside = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 }, wrong = { 0 };
     double now = now_s();
 
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
@@ -123,12 +134,16 @@ static void about_nodes(struct alarms *a)
             list_add(&trouble, n->name, 0, n->report->trouble);
         if (here && n->clock.known && (n->clock.low > clock_limit_s || n->clock.high < -clock_limit_s))
             list_add(&clocks, n->name, 0, NULL);
+        if (has_wrong_results(n))
+            list_add(&wrong, n->name, 0, NULL);
         if (here && has_mark_of_the_gone(n))
             list_add(&old, n->name, 0, NULL);
     }
     list_raise(a, &lost, "NodesLost", "without contact", "look at the machine and at sluice-worker there (sluice node show NAME)");
     list_raise(a, &aside, "NotAdded", "registered but not added", "sluice node add NAME --class CLASS, or stop the worker");
     list_raise(a, &trouble, "WorkerTrouble", "in contact but unable to work", "give it what it lacks (sluice node show NAME); it goes on by itself");
+    list_raise(a, &wrong, "WrongResults", "with results that other nodes showed to be wrong",
+               "sluice node show NAME has the digests; sluice mark NAME REASON takes it out, sluice clear NAME REASON --any-owner after a look");
     list_raise(a, &old, "PartGone", "with a mark about a part no longer present", "sluice nodes -R says which; if it was replaced: sluice clear NODE REASON --id MARK");
     list_raise(a, &clocks, "ClockOffset", "with a clock that is off by more than 2 s", "look at the time service there; nothing in Sluice depends on it");
 }

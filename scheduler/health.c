@@ -265,6 +265,8 @@ void health_mark_cleared(struct node *n, const struct mark *m)
     if (strcmp(m->owner_kind, "health") != 0 || n->health == NULL)
         return;
     conduct_forget(&n->health->conduct);
+    if (strcmp(m->owner, "verify") == 0 && !mark_automatic_find(n, m->part, "health", "verify"))
+        n->health->wrong = 0;
     health_part_cleared(n, m);
 }
 
@@ -438,6 +440,35 @@ void health_refused(struct node *n, const char *word, const char *text)
         mark_for_work(n);
 }
 
+/* ---- results ---- */
+
+enum { WRONG_MOST = 3 };
+
+bool health_samples(struct node *n)
+{
+    struct node_health *h = health_of(n);
+
+    h->sample += n->d->conf->health.verify_sample;
+    if (h->sample < 1)
+        return false;
+    h->sample -= 1;
+    return true;
+}
+
+void health_wrong(struct node *n, const char *device, bool is_job, uint64_t work, uint64_t tf, const char *wrong, const char *right, const char *evidence)
+{
+    const char *part = device != NULL && n->said.devices_usable > 1 && node_part_is_here(n, device) ? device : NULL;
+    int level = ++health_of(n)->wrong >= WRONG_MOST ? LEVEL_BAD : LEVEL_NOTE;
+    const struct mark *m = mark_automatic_find(n, part, "health", "verify");
+    char reason[300];
+
+    snprintf(reason, sizeof(reason), "wrong result: %s %llu TF %llu gave %.16s here, %.16s elsewhere%s", is_job ? "job" : "run", (unsigned long long)work,
+             (unsigned long long)tf, wrong, right, level == LEVEL_BAD ? "; it was not the first" : "; a mark is proposed");
+    if (m != NULL && !m->block && level == LEVEL_BAD)
+        mark_automatic_clear(n, part, "health", "verify", reason);
+    health_mark(n, part, "verify", "hw", level, reason, evidence);
+}
+
 /* ---- for people ---- */
 
 static bool has_something(const struct node *n)
@@ -446,7 +477,7 @@ static bool has_something(const struct node *n)
 
     if (h == NULL || !n->added)
         return false;
-    return h->conduct.failed_in_row + h->conduct.refused_in_row + conduct_count(&h->conduct) + h->reboots > 0 || h->held || pace_judge(&h->ratios) > 0
+    return h->conduct.failed_in_row + h->conduct.refused_in_row + conduct_count(&h->conduct) + h->reboots + h->wrong > 0 || h->held || pace_judge(&h->ratios) > 0
         || (n->report != NULL && (n->report->n_checks > 0 || n->report->restarts > 0)) || flow_cooling_s(n) > 0;
 }
 
@@ -466,6 +497,8 @@ static Sluice__NodeHealth *node_line(struct node *n)
     out->slowness = pace_median(&n->health->ratios);
     out->cooling_s = flow_cooling_s(n);
     out->reboots = n->health->reboots;
+    out->has_wrong = true;
+    out->wrong = n->health->wrong;
     if (c->n_last > 0)
         out->last = c->last[(c->n_last - 1) % CONDUCT_FAILURES].code;
     else if (c->refused_in_row > 0)

@@ -30,6 +30,10 @@ void health_done(struct doubt **on, struct node *n, bool is_job, uint64_t work, 
 /* The TF is gone without having been done. */
 void health_dropped(struct doubt **on);
 void health_refused(struct node *n, const char *word, const char *text);
+/* Whether this result of n is one of those that are made again elsewhere. */
+bool health_samples(struct node *n);
+/* n gave `wrong` for a TF for which others, or itself, gave `right`: a mark is proposed (severity info), and after the third it is set. evidence: who gave what. */
+void health_wrong(struct node *n, const char *device, bool is_job, uint64_t work, uint64_t tf, const char *wrong, const char *right, const char *evidence);
 
 /* ---- from nodes ---- */
 void health_registered(struct node *n);

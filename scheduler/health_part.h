@@ -17,6 +17,8 @@ struct node_health {
     bool     held;                       /* it would be marked, but for the brake */
     char     boot_id[64];
     unsigned reboots;
+    double   sample;                     /* of a result to be made again elsewhere */
+    unsigned wrong;                      /* results that others showed to be wrong */
     struct known *known;
     unsigned n_known;
 };

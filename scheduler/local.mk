@@ -75,6 +75,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/source.c \
 	%D%/straggler.c \
 	%D%/task.c \
+	%D%/verify.c %D%/verify.h \
 	%D%/taskrows.c \
 	%D%/tf.c %D%/tf.h \
 	%D%/wait.c %D%/wait.h

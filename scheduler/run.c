@@ -16,6 +16,7 @@
 #include "log.h"
 #include "mem.h"
 #include "wait.h"
+#include "verify.h"
 
 #define PUBLISH_LIMIT 5.0        /* s after a run's cut that its results may take to be published */
 
@@ -328,6 +329,8 @@ static void cut_off(struct run *r, bool built_too)
         char node[64];
         snprintf(node, sizeof(node), "%s", n->node->name);
         flow_cancel(n, t->charge, "the run is stopped");
+        if (verify_settle(t))
+            continue;
         t->work->ops->settle(t, &(struct end){ .outcome = END_LOST, .reason = "StopTimeout", .text = "it was not done when the run's time was up", .node = node });
     }
 }

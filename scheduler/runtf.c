@@ -15,6 +15,7 @@
 #include "mem.h"
 #include "rows.h"
 #include "str.h"
+#include "verify.h"
 
 /* ---- storing ------------------------------------------------------------------------------- */
 
@@ -266,6 +267,8 @@ void run_drop(struct tf *t, enum outcome outcome, const char *reason, const char
 {
     char word[24];
 
+    if (verify_settle(t))
+        return;
     snprintf(word, sizeof(word), "%s", reason);              /* it may be the TF's own */
     t->work->ops->settle(t, &(struct end){ .outcome = outcome, .reason = word, .text = text });
 }

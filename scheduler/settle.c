@@ -20,6 +20,7 @@
 #include "mem.h"
 #include "ran.h"
 #include "run.h"
+#include "verify.h"
 
 /* ---- verdicts ------------------------------------------------------------------------------ */
 
@@ -36,6 +37,21 @@ static void verdict_send(struct node *n, const Sluice__Tf *tf, const Sluice__Fen
     m.stem = stem;
     m.output = output;
     chan_send(n->session->chan, 0, &m.base);
+}
+
+void settle_reject(struct node *n, const struct tf *t, struct fence at)
+{
+    Sluice__Tf tf = SLUICE__TF__INIT;
+    Sluice__Fence fence = SLUICE__FENCE__INIT;
+
+    tf.has_run = !t->work->is_job;
+    tf.has_job = t->work->is_job;
+    *(t->work->is_job ? &tf.job : &tf.run) = t->work->id;
+    tf.has_id = fence.has_epoch = fence.has_attempt = true;
+    tf.id = t->id;
+    fence.epoch = at.epoch;
+    fence.attempt = at.attempt;
+    verdict_send(n, &tf, &fence, false, NULL, NULL);
 }
 
 void record_verdict(struct record *r)
@@ -376,8 +392,10 @@ void flow_done(struct session *s, uint32_t id, const void *m)
         t->parts->incomplete = true;
     char *stages = ran_text(d->stages, d->n_stages);
     counters_add(s->d->counters, "backend_fallbacks", ran_count(&a.f->ran, stages));
-    t->work->ops->settle(t, &(struct end){ .outcome = END_DONE, .node = s->node->name, .device = d->device, .digest = d->digest, .stages = stages,
-                                           .seconds = seconds, .publish = d->n_outputs > 0 });
+    struct end end = { .outcome = END_DONE, .node = s->node->name, .device = d->device, .digest = d->digest, .stages = stages, .seconds = seconds,
+                       .publish = d->n_outputs > 0 };
+    if (!verify_done(t, a.n, &end))
+        t->work->ops->settle(t, &end);
     free(stages);
 }
 
@@ -434,7 +452,7 @@ static bool blames_source(const char *word)
     return strcmp(word, "PartGone") == 0 || is_silence(word);
 }
 
-static bool somebody_else(const struct tf *t)
+bool settle_somebody_else(const struct tf *t)
 {
     for (struct fnode *n = t->work->flow->nodes; n; n = n->hh.next) {
         bool tried = (!n->account.load->usable && !flow_rests(n)) || n->account.load->group != t->work->pool || n->account.load->size < t->bytes;
@@ -478,6 +496,8 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
     t->tries++;
     t->cancelled = false;
     tally_add(&w->failures, word, 1);
+    if (verify_settle(t))
+        return;
     if (n && !blames_source(word))
         tf_avoid(t, &flow_node(w->flow, n)->account);
     if (is_death(word))
@@ -486,7 +506,7 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
         set_aside(t, node, device, text);
         return;
     }
-    bool last = t->tries >= w->ops->attempts(w) || (blames_input(word) && (t->tries >= 2 || !somebody_else(t)));
+    bool last = t->tries >= w->ops->attempts(w) || (blames_input(word) && (t->tries >= 2 || !settle_somebody_else(t)));
     if (last) {
         w->ops->settle(t, &(struct end){ .outcome = blames_source(word) ? END_LOST : END_FAILED, .reason = word, .text = text,
                                          .node = node, .device = device });

@@ -45,6 +45,10 @@ void tf_avoid(struct tf *t, struct account *a);
 
 /* An attempt failed (or was given up): to another node, or settled. charge is returned before. */
 void attempt_failed(struct tf *t, const char *node, const char *device, const char *word, const char *text);
+/* A result of t is not accepted: its worker lets it go. */
+void settle_reject(struct node *n, const struct tf *t, struct fence at);
+/* Whether a node could take t that has not had it. */
+bool settle_somebody_else(const struct tf *t);
 /* Everything charged to n goes elsewhere or is lost. */
 void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text);
 

@@ -13,6 +13,7 @@
 #include "flow_core.h"
 #include "health.h"
 #include "mem.h"
+#include "verify.h"
 
 const char *const tf_state_name[TF_STATES] = { "forming", "queued", "waiting", "building", "built" };
 const char *const outcome_name[END_KINDS] = { "done", "failed", "dropped", "lost", "cancelled" };
@@ -204,6 +205,7 @@ void tf_free(struct tf *t)
         tf_detach(t, c);
     }
     health_dropped(&t->doubts);
+    verify_drop(t);
     free(t->last_text);
     free(t->last_node);
     free(t->deaths);

@@ -52,6 +52,7 @@ struct tf {
     struct account *avoid[TF_AVOID]; /* refused it, or failed at it */
     unsigned n_avoid;
     struct doubt *doubts;            /* health.h: where it failed */
+    struct verify *verify;           /* verify.h: results that wait to be compared */
     struct run_tf *parts;            /* of a run's TF */
 };
 

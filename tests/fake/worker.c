@@ -40,6 +40,7 @@ static struct {
     unsigned reject, fail, forget, stall, leave;        /* every K-th Assign of a worker; 0: never */
     double   full_from, full_s;
     unsigned full_worker;
+    unsigned corrupt, corrupt_every;
     double   resize_s;
     unsigned resize_refuse, resize_silent;              /* every K-th worker */
     uint64_t tfs;
@@ -58,6 +59,7 @@ struct held {
     uint32_t attempt;
     Sluice__Phase phase;
     bool     incomplete, failed, stalled;
+    uint64_t corrupt;                   /* what its digest differs by */
     int      device;                    /* -1: none */
     struct fetch **fetch;               /* of each part that is not here yet */
     size_t   n_fetch, n_missing;
@@ -104,7 +106,7 @@ static int64_t start_ns;
 static struct {
     unsigned registered, most_registered;
     double   full_strength_s, lost_s, back_s;           /* since start; since the first loss */
-    uint64_t doubles, accepted_twice, verdicts, losses;
+    uint64_t doubles, accepted_twice, verdicts, losses, corrupted;
     unsigned bins[BINS];                                /* tries to connect, per second since the first loss */
     unsigned most_bin;
     bool     told_ready;
@@ -312,7 +314,7 @@ static void send_result(struct held *h)
         tell(w, &failed.base);
         return;
     }
-    snprintf(digest, sizeof(digest), "%016llx", (unsigned long long)digest_of(h));
+    snprintf(digest, sizeof(digest), "%016llx", (unsigned long long)(digest_of(h) ^ h->corrupt));
     done.tf = &tf;
     done.fence = &fence;
     done.digest = digest;
@@ -509,6 +511,8 @@ static void take(struct worker *w, const Sluice__Assign *a, struct seen *s)
     h->since = clock_mono_ns();
     h->failed = every(opt.fail, w->assigned);
     h->stalled = every(opt.stall, w->assigned);
+    h->corrupt = w->number == opt.corrupt && every(opt.corrupt_every, w->assigned) ? w->assigned : 0;
+    all.corrupted += h->corrupt != 0;
     w->used += h->bytes;
     s->holders++;
     if (s->holders > 1 && !s->accepted) {
@@ -796,7 +800,7 @@ static const struct option options[] = {
     { "first", 1, NULL, '1' }, { "width", 1, NULL, 'w' }, { "class", 1, NULL, 'c' }, { "seconds-per-tf", 1, NULL, 't' },
     { "build-seconds", 1, NULL, 'b' }, { "buffer", 1, NULL, 'B' }, { "devices", 1, NULL, 'd' }, { "building-limit", 1, NULL, 'l' },
     { "reject", 1, NULL, 'r' }, { "fail", 1, NULL, 'f' }, { "forget", 1, NULL, 'g' }, { "stall", 1, NULL, 'S' }, { "leave", 1, NULL, 'v' },
-    { "full", 1, NULL, 'F' }, { "clock-shift", 1, NULL, 'C' }, { "seconds", 1, NULL, 'e' }, { "tfs", 1, NULL, 'T' },
+    { "full", 1, NULL, 'F' }, { "corrupt", 1, NULL, 'X' }, { "clock-shift", 1, NULL, 'C' }, { "seconds", 1, NULL, 'e' }, { "tfs", 1, NULL, 'T' },
     { "ready-fd", 1, NULL, 'R' }, { "resize-seconds", 1, NULL, 'Z' }, { "resize-refuse", 1, NULL, 'y' }, { "resize-silent", 1, NULL, 'z' },
     { "quiet", 0, NULL, 'q' }, { "pull", 0, NULL, 'P' }, { "help", 0, NULL, 'h' }, { 0 },
 };
@@ -811,6 +815,7 @@ static const char usage[] =
     "  --pull                    pull the parts from their sources first, over sockets\n"
     "  --reject K --fail K --stall K --forget K --leave K  every K-th TF of a worker: refused, failed, never finished, forgotten\n"
     "                            after Built (and reconnect), connection closed instead of an answer\n"
+    "  --corrupt I:K             every K-th result of worker number I has another digest\n"
     "  --full I:FROM:SECONDS     worker number I reports a full buffer and refuses from FROM s after the start for SECONDS;\n"
     "                            FROM -: from each SIGUSR1 on\n"
     "  --resize-seconds S        another size of the buffer takes so long (default 0)\n"
@@ -861,6 +866,14 @@ static void parse_full(const char *text)
     }
 }
 
+static void parse_corrupt(const char *text)
+{
+    if (sscanf(text, "%u:%u", &opt.corrupt, &opt.corrupt_every) != 2 || opt.corrupt_every == 0) {
+        fprintf(stderr, "--corrupt %s: wanted I:K\n", text);
+        exit(2);
+    }
+}
+
 static void parse(int argc, char **argv)
 {
     struct err e;
@@ -886,6 +899,7 @@ static void parse(int argc, char **argv)
         case 'S': opt.stall = (unsigned)whole("--stall", optarg, 0, UINT32_MAX); break;
         case 'v': opt.leave = (unsigned)whole("--leave", optarg, 0, UINT32_MAX); break;
         case 'F': parse_full(optarg); break;
+        case 'X': parse_corrupt(optarg); break;
         case 'Z': opt.resize_s = real("--resize-seconds", optarg, 0, 3600); break;
         case 'y': opt.resize_refuse = (unsigned)whole("--resize-refuse", optarg, 0, UINT32_MAX); break;
         case 'z': opt.resize_silent = (unsigned)whole("--resize-silent", optarg, 0, UINT32_MAX); break;
@@ -973,10 +987,10 @@ static void show(void)
     struct str why = { 0 };
 
     printf("{\"workers\": %u, \"seconds\": %.3f, \"assigned\": %llu, \"refused\": %llu, \"stale\": %llu, \"built\": %llu, \"done\": %llu, \"failed\": %llu, "
-           "\"accepted\": %llu, \"not_accepted\": %llu, \"cancelled\": %llu, \"forgotten\": %llu, \"pulled\": %llu, \"pull_failed\": %llu, \"held\": %u, \"tfs\": %u, \"doubles\": %llu, \"accepted_twice\": %llu, ",
+           "\"accepted\": %llu, \"not_accepted\": %llu, \"cancelled\": %llu, \"forgotten\": %llu, \"pulled\": %llu, \"pull_failed\": %llu, \"held\": %u, \"tfs\": %u, \"doubles\": %llu, \"accepted_twice\": %llu, \"corrupted\": %llu, ",
            opt.count, now_s(), TOTAL(assigned), TOTAL(refused), TOTAL(stale), TOTAL(built), TOTAL(done), TOTAL(failed), TOTAL(accepted),
            TOTAL(not_accepted), TOTAL(cancelled), TOTAL(forgotten), TOTAL(pulled), TOTAL(pull_failed), count_held(), HASH_COUNT(seen), (unsigned long long)all.doubles,
-           (unsigned long long)all.accepted_twice);
+           (unsigned long long)all.accepted_twice, (unsigned long long)all.corrupted);
     printf("\"registered\": %u, \"most_registered\": %u, \"full_strength_s\": %.3f, \"losses\": %llu, \"back_s\": %.3f, \"most_tries_a_second\": %u, "
            "\"clock_offset_min\": %.3f, \"clock_offset_max\": %.3f, \"last_lost\": \"",
            all.registered, all.most_registered, all.full_strength_s, (unsigned long long)all.losses, all.back_s, all.most_bin, all.offset_min, all.offset_max);

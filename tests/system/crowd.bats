@@ -258,3 +258,23 @@ turnaround() { run_start --sources 1; feed --count 1 --rate 175 --tfs "$(scaled 
   asked '.put_off > .answered and .errors == 0 and .lost == 0'
   [[ $(sluice metrics | awk '/questions_put_off/ { print $2 }') -gt 100 ]]
 }
+
+@test "B75 one result in 500 of n013 is wrong: verification finds the node, proposes a mark with the digests, and publishes none of the wrong ones" {
+  printf 'health {\n  verify_sample = 1\n}\n' >>"$FARM/conf"
+  daemon
+  nodes 'n[010-015]'
+  workers 6 --first 10 --width 3 --seconds-per-tf 0.002 --build-seconds 0.001 --building-limit 8 --corrupt 13:500
+  run_start --sources 1
+  feed --count 1 --hold --rate 2000 --tfs 4000 --size 1M
+  sluice run show "$RUN" --json | jq -e '.runs[0] | .done == 4000 and .failed == 0 and .lost == 0'
+  is '[.nodes[] | select(.marks | length > 0) | .name] | join(" ")' n013 sluice nodes
+  # proposed: the node goes on, people are told what was seen and what to do
+  sluice nodes -n n013 --json | jq -e '.nodes[0] | .usable and (.marks[0] | .owner_kind == "health" and .owner == "verify" and .severity == "info"
+    and (.reason | test("wrong result: run [0-9]+ TF [0-9]+ gave [0-9a-f]{16} here, [0-9a-f]{16} elsewhere; a mark is proposed"))
+    and (.evidence | test("[0-9a-f]{16} on n01[0-9], [0-9a-f]{16} on n01[0-9], [0-9a-f]{16} on n01[0-9]")))'
+  sluice status --json | jq -e '.status[0].alarms[] | select(.word == "WrongResults") | (.text | test("n013")) and (.advice | test("sluice mark"))'
+  is '.health[0].nodes[] | select(.node == "n013") | .wrong > 0' true sluice health
+  settled
+  workers_end
+  figures '.corrupted > 0 and .accepted_twice == 0'
+}

@@ -28,6 +28,8 @@ struct world {
     struct change { struct change *next; int (*write)(struct db *, void *, struct err *); void (*then)(void *, int, const struct err *); void *arg; } *first, **last;
     unsigned queued, emptied;
     bool writable;
+    bool sampled;                        /* every result is made again elsewhere */
+    unsigned wrong; struct node *wrong_node; char wrong_text[300];       /* what health was told of wrong results */
 };
 
 extern struct world world;
@@ -65,6 +67,7 @@ void announce(struct session *source, uint64_t run, uint64_t first, unsigned n, 
 void end_stream(struct session *source, uint64_t run, uint64_t watermark);
 void answer_built(struct node *n, const Sluice__Assign *a);
 void answer_done(struct node *n, const Sluice__Assign *a, bool outputs);
+void answer_done_with(struct node *n, const Sluice__Assign *a, bool outputs, const char *digest);
 void answer_failed(struct node *n, const Sluice__Assign *a, const char *word);
 void answer_refused(struct node *n, const Sluice__Assign *a, const char *word);
 void answer_published(struct node *n, const Sluice__Assign *a);

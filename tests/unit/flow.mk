@@ -3,6 +3,7 @@ flow_tests = \
 	tests/unit/dispatch_test \
 	tests/unit/ledger_test \
 	tests/unit/run_test \
+	tests/unit/verify_test \
 	tests/unit/job_test \
 	tests/unit/flow_test \
 	tests/unit/words_test \
@@ -21,6 +22,11 @@ tests_unit_ledger_test_SOURCES = %D%/ledger_test.c %D%/farm_double.c %D%/farm_do
 tests_unit_ledger_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_ledger_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_ledger_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+
+tests_unit_verify_test_SOURCES = %D%/verify_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_verify_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_verify_test_LDADD = $(FLOW_TEST_LDADD)
+tests_unit_verify_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.c %D%/farm_double.h
 tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)

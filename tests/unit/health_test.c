@@ -332,6 +332,58 @@ static void marks_of_people_and_the_other_pool_do_not_count(void **state)
     peer_close(p);
 }
 
+/* ---- wrong results ---- */
+
+static void b75_a_wrong_result_is_a_proposal_and_the_third_a_mark(void **state)
+{
+    struct fixture *f = *state;
+    const Sluice__Node *n;
+    struct peer *w, *p;
+
+    fx_start(f);
+    w = simple_worker(f, "n13");
+    p = person(f);
+    for (unsigned k = 1; k <= 3; k++) {
+        health_wrong(node_of(f, "n13"), "emu-n13-0", false, 5, k, "00000000000000bb", "00000000000000aa", "00000000000000bb on n13, 00000000000000aa on n2, 00000000000000aa on n3");
+        fx_turn(f, 0.1);
+        n = ask_node(p, "n13");
+        assert_int_equal(n->n_marks, 1);
+        assert_string_equal(n->marks[0]->owner_kind, "health");
+        assert_string_equal(n->marks[0]->owner, "verify");
+        assert_string_equal(n->marks[0]->part, "node");                  /* it has no other device */
+        assert_int_equal(n->marks[0]->severity, k < 3 ? SLUICE__SEVERITY__INFO : SLUICE__SEVERITY__BLOCK);
+        assert_int_equal(n->usable, k < 3);
+        assert_string_equal(n->marks[0]->evidence, "00000000000000bb on n13, 00000000000000aa on n2, 00000000000000aa on n3");
+    }
+    assert_string_equal(n->marks[0]->reason, "wrong result: run 5 TF 3 gave 00000000000000bb here, 00000000000000aa elsewhere; it was not the first");
+    assert_int_equal(ask_clear(p, "n13", 0, false, false), ERR_STATE);   /* health's: not a person's own */
+    assert_int_equal(ask_clear(p, "n13", 0, true, false), 0);
+    health_wrong(node_of(f, "n13"), NULL, true, 6, 1, "00000000000000bb", "00000000000000aa", "again");
+    fx_turn(f, 0.1);
+    n = ask_node(p, "n13");
+    assert_int_equal(n->marks[0]->severity, SLUICE__SEVERITY__INFO);     /* counted anew */
+    assert_true(n->usable);
+    peer_close(w);
+    peer_close(p);
+}
+
+static void b75_the_share_of_results_that_is_made_again_is_kept(void **state)
+{
+    static const double shares[] = { 0, 0.01, 0.3, 1 };
+    struct fixture *f = *state;
+
+    fx_start(f);
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
+        unsigned sampled = 0;
+
+        f->d.conf->health.verify_sample = shares[i];
+        health_of(node_of(f, "n1"))->sample = 0;
+        for (unsigned k = 0; k < 1000; k++)
+            sampled += health_samples(node_of(f, "n1"));
+        assert_true(sampled + 1 >= (unsigned)(1000 * shares[i]) && sampled <= (unsigned)(1000 * shares[i]));
+    }
+}
+
 /* ---- hardware ---- */
 
 struct machine { const char *node, *boot; uint64_t start, memory; unsigned n, missing, other; bool broken; int64_t shift; const char *arch; };
@@ -807,6 +859,8 @@ int main(void)
         CASE(automatic_marking_can_be_off),
         CASE(the_brake_ends_marking_until_a_person_resets_it),
         CASE(marks_of_people_and_the_other_pool_do_not_count),
+        CASE(b75_a_wrong_result_is_a_proposal_and_the_third_a_mark),
+        CASE(b75_the_share_of_results_that_is_made_again_is_kept),
         CASE(b66_a_missing_gpu_is_a_mark_on_it),
         CASE(b66_a_gpu_that_went_while_nobody_looked_is_found_and_named),
         CASE(a_retired_node_misses_nothing),
