@@ -70,7 +70,6 @@ int nice_check(struct session *s, int level, struct err *e)
         err_set(e, ERR_PERMISSION, "nice %d: %s may set %d to %d", level, session_author(s, author), min, max);
     else
         return 0;
-    log_warning("refused: %s", e->text);
     return -1;
 }
 

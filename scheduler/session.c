@@ -296,14 +296,12 @@ static const char *plain_name(const char *type_name, char out[40])
 
 static bool is_allowed(struct held *h, const struct row *row, uint32_t id, const char *type_name)
 {
-    char text[200], author[96], name[40];
+    char author[96], name[40];
     struct err e;
 
     if (h->s.role != SLUICE__ROLE__CLIENT || h->s.right >= row->right)
         return true;
     plain_name(type_name, name);
-    log_warning("%s: '%s' by %s refused: wants the role %s, has %s", held_text(h, text), name, session_author(&h->s, author),
-                right_name[row->right], right_name[h->s.right]);
     err_set(&e, ERR_PERMISSION, "'%s' wants the role %s; %s has %s", name, right_name[row->right], session_author(&h->s, author), right_name[h->s.right]);
     session_error(&h->s, id, &e, "NotPermitted");
     return false;
@@ -613,7 +611,11 @@ static const char *refusal_counter(enum err_code code)
 
 void session_error(struct session *s, uint32_t id, const struct err *e, const char *word)
 {
+    char text[200], author[96];
+
     counters_add(s->d->counters, refusal_counter(e->code), 1);
+    if (e->code == ERR_PERMISSION)
+        log_warning("%s: refused to %s: %s", held_text(held_of(s), text), session_author(s, author), e->text);
     if (id == 0 || held_of(s)->closing)
         return;
     chan_send_error(s->chan, id, e, word);
