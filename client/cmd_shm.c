@@ -117,7 +117,9 @@ static void take_outcome(Sluice__NodeResult *r, const Sluice__ShmInfo *s)
 
     str_size_text(s->active, active);
     str_size_text(s->wanted, wanted);
-    if (s->failed)
+    if (s->has_asked && s->asked != r->id)
+        set_result(r, ERR_STATE, mem_printf("another size was asked for meanwhile: has %s, is to get %s", active, wanted));
+    else if (s->failed)
         set_result(r, ERR_STATE, mem_printf("stays at %s: %s", active, str_is_empty(s->text) ? "no reason given" : s->text));
     else if (s->pending)
         set_result(r, ERR_TIMEOUT, mem_printf("has %s yet, is to get %s: %s", active, wanted, str_is_empty(s->text) ? "it goes on" : s->text));

@@ -215,6 +215,8 @@ void shm_check(struct node *n)
 
     if (n->shm_wanted == 0 || n->shm.storing || !n->added || n->session == NULL || n->d->shms == NULL || n->d->stopping)
         return;
+    if (n->shm.state == SHM_SET && shm_active(n) != 0 && shm_active(n) != n->shm_wanted)
+        n->shm.state = SHM_WAITING;      /* an older order came about after all */
     if (shm_active(n) == n->shm_wanted && (n->shm.state != SHM_RESIZING || has_answered(n)))
         settled(n);
     else if (n->shm.state == SHM_RESIZING && has_answered(n))
@@ -264,19 +266,25 @@ static void asked_written(struct change *c, void *arg, int rc, const struct err 
     (void)why;
     for (unsigned i = 0; i < b->n; i++) {
         struct node *n = b->at[i].node;
+        bool ordered = n->shm.state == SHM_RESIZING && n->shm.sent;      /* what the worker says of its size now is not what will be */
+        uint64_t over;
 
         n->shm.storing = false;
         if (rc < 0) {
             n->shm_wanted = b->at[i].before;
             continue;
         }
+        over = n->shm.request;
+        n->shm.asked = b->request;
         n->shm.request = b->at[i].at_once ? b->request : 0;     /* nobody waits for what comes later */
         n->shm.text[0] = '\0';
         n->shm.state = SHM_WAITING;
-        if (b->at[i].at_once && n->session != NULL && shm_active(n) != n->shm_wanted)
+        if (b->at[i].at_once && n->session != NULL && (ordered || shm_active(n) != n->shm_wanted))
             begin(n);
         else
             shm_check(n);
+        if (over != 0)
+            tell_waiters(n->d->shms, over);      /* who asked before waits for this node no longer */
     }
     batch_free(b);
 }
@@ -553,6 +561,8 @@ static void fill(const struct node *n, Sluice__ShmInfo *out)
     out->has_wanted = out->has_pending = out->has_failed = true;
     out->wanted = shm_wanted(n);
     out->failed = n->shm.state == SHM_FAILED;
+    out->has_asked = n->shm.asked != 0;
+    out->asked = n->shm.asked;
     out->pending = n->shm_wanted != 0 && (is_open(n) || out->failed);
     out->text = out->pending ? (char *)pending_text(n) : NULL;
     if (n->registered == NULL)

@@ -19,6 +19,7 @@ struct node_shm {
     enum shm_state state;
     uint64_t order;                    /* that the worker is to carry out; 0: none yet */
     uint64_t request;                  /* of the person who asked last and waits; 0: nobody does */
+    uint64_t asked;                    /* number of the request that was the last, waited for or not; 0: none since our start */
     uint64_t before;                   /* its size when the order was made */
     bool storing;                      /* the wish is on its way to the disk */
     bool sent;                         /* the worker has the order */

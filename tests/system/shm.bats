@@ -480,3 +480,23 @@ CONF
   [ "$(reco_pid n001)" = "$before" ]
   do_run
 }
+
+@test "two sizes one after the other: the last one holds, whatever the worker was at; who asked first is told at once, with what was asked for meanwhile" {
+  daemon; nodes_add 'n[001-002]'
+  workers 2 --resize-seconds 1
+  wait_until 20 is '[.nodes[] | select(.state == "idle")] | length' 2 sluice nodes
+  background asked sluice shm set 'n[001-002]' 2G
+  wait_until 10 shm_of n001 .text 'is resized'
+  run -0 timeout 30 sluice shm set n001 1G      # what it has this moment, and not what it is about to have
+  [[ $output == *"n001: has 1G now"* ]]
+  shm_of n001 '[.wanted, .active, .pending, .generation] | map(tostring) | join(" ")' "$((1 << 30)) $((1 << 30)) false 2"
+  rc=0; wait "$PID_asked" || rc=$?
+  [ $rc -eq 8 ]
+  grep -F 'n001: another size was asked for meanwhile: has 1G, is to get 1G' "$FARM/asked.out"
+  grep -F 'n002: has 2G now' "$FARM/asked.out"
+  # of both together: each node has one of the two, and says which
+  background one sluice shm set 'n[001-002]' 3G
+  background two sluice shm set 'n[001-002]' 4G
+  wait_until 20 ended "$PID_one"; wait_until 20 ended "$PID_two"
+  for n in n001 n002; do shm_of $n '.active == .wanted and (.pending | not) and (.active == 3221225472 or .active == 4294967296)' true; done
+}
