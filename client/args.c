@@ -26,6 +26,7 @@ const struct option_row global_options[] = {
 static const struct option_row show_options[] = {
     { "json",      0,   NULL,        "one JSON document" },
     { "jsonl",     0,   NULL,        "one JSON object a line" },
+    { "schema",    0,   "VERSION",   "JSON in this version of its schema" },
     { "parsable",  0,   NULL,        "fields apart by '|', which is written \\| inside a field, as \\\\ and \\n are" },
     { "no-header", 'h', NULL,        "no line of headings" },
     { "fields",    'o', "FIELD,...", "these columns; -o help lists them" },
@@ -128,6 +129,21 @@ static void take_show_options(const struct args *a, struct context *ctx)
               : args_has(a, "parsable") ? SHOW_PARSABLE : SHOW_TABLE;
     ctx->no_header = args_has(a, "no-header");
     ctx->fields = args_text(a, "fields", NULL);
+}
+
+int args_check_schema(const struct args *a, struct err *e)
+{
+    uint64_t version = SHOW_SCHEMA_NEWEST;
+
+    if (!args_has(a, "schema"))
+        return 0;
+    if (!args_has(a, "json") && !args_has(a, "jsonl"))
+        return err_set(e, ERR_USAGE, "--schema: a version of JSON's schema; --json or --jsonl is wanted with it");
+    if (args_u64(a, "schema", 1, INT32_MAX, &version, e) < 0)
+        return -1;
+    if (version >= SHOW_SCHEMA_OLDEST && version <= SHOW_SCHEMA_NEWEST)
+        return 0;
+    return err_set(e, ERR_PROTOCOL, "--schema %llu: this sluice knows the versions %d to %d", (unsigned long long)version, SHOW_SCHEMA_OLDEST, SHOW_SCHEMA_NEWEST);
 }
 
 void args_parse(const struct command *c, int argc, char **argv, struct context *ctx, struct args *a)

@@ -19,6 +19,9 @@ struct option_row {
 enum show_mode { SHOW_TABLE, SHOW_JSON, SHOW_JSONL, SHOW_PARSABLE };
 
 /* The whole of an invocation. */
+/* Versions of the schema of JSON documents that can be asked for; a new one is made only where a field goes or changes its meaning, and the older ones go on being written. */
+enum { SHOW_SCHEMA_OLDEST = 1, SHOW_SCHEMA_NEWEST = 1 };
+
 struct context {
     char *address;                  /* of sluiced: "unix:PATH" or "HOST:PORT"; NULL until call_address() looked for it */
     bool  tcp;                      /* --server was given */
@@ -73,6 +76,8 @@ extern const struct option_row global_options[];
 void  args_parse(const struct command *c, int argc, char **argv, struct context *ctx, struct args *a);
 void  args_free(struct args *a);
 bool  args_has(const struct args *a, const char *option);
+/* --schema, where the command shows something: one that can be written. Before anything is done. */
+int args_check_schema(const struct args *a, struct err *e);
 const char *args_text(const struct args *a, const char *option, const char *otherwise);    /* the last one given */
 /* Values as base/ reads them. Not given: 0 and *value untouched. */
 int   args_u64(const struct args *a, const char *option, uint64_t min, uint64_t max, uint64_t *value, struct err *e);

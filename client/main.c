@@ -335,7 +335,7 @@ int main(int argc, char **argv)
         return ERR_USAGE;
     }
     args_parse(c, argc - s.command - words + 1, argv + s.command + words - 1, &ctx, &a);
-    status = c->run(&ctx, &a, &e);
+    status = args_check_schema(&a, &e) < 0 ? -1 : c->run(&ctx, &a, &e);
     if (status < 0) {
         show_error(&e);
         status = e.code != ERR_NONE ? (int)e.code : ERR_FAILED;

@@ -47,7 +47,7 @@ static int show_document(const struct listing *l, json_t *objects, int64_t seq, 
     int r;
 
     json_object_set_new(meta, "seq", seq >= 0 ? json_integer(seq) : json_null());
-    doc = json_pack("{s:{s:s,s:i},s:o,s:O}", "schema", "name", l->plural, "version", 1, "meta", meta, l->plural, objects);
+    doc = json_pack("{s:{s:s,s:i},s:o,s:O}", "schema", "name", l->plural, "version", SHOW_SCHEMA_NEWEST, "meta", meta, l->plural, objects);
     r = dump(doc, JSON_INDENT(2), e);
     json_decref(doc);
     return r;

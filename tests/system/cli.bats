@@ -69,7 +69,7 @@ teardown() { cd /; rm -rf "$FARM"; }
   sed -n '/^\.Sh COMMANDS/,/^\.Sh ENVIRONMENT/p' "$page" >commands
   sluice help --table | tail -n +2 >table
   diff <(cut -d'|' -f1 table | sort) <(sed -n 's/^\.It Cm //p' commands | sed 's/ Ar .*//' | sort)
-  common=' --json --jsonl --parsable --no-header --fields --exclude '
+  common=' --json --jsonl --schema --parsable --no-header --fields --exclude '
   while IFS='|' read -r name needs rest; do
     awk -v name="$name" '/^\.It Cm / { sub(/^\.It Cm /, ""); sub(/ Ar .*/, ""); on = $0 == name; next } on' commands >entry
     sed -nE 's/^\.It Fl (. , )?-([a-z-]+).*/--\2/p' entry | sort >documented

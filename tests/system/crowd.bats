@@ -88,7 +88,8 @@ settled() {
   nodes 'n[001-004]'
   workers 4 --seconds-per-tf 0.01 --reject 2 --fail 5
   run_start --sources 2
-  feed --count 2 --hold --rate 200 --tfs "$(scaled 200)" --size 1M
+  local tfs=${SLUICE_SOAK:+60000}              # ten minutes of them
+  feed --count 2 --hold --rate 200 --tfs "${tfs:-$(scaled 200)}" --size 1M
   settled
   workers_end
   figures '.refused > 0 and .failed > 0 and .held == 0 and .accepted_twice == 0'

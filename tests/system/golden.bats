@@ -82,3 +82,21 @@ golden() {
   [ "$status" -ne 0 ]; [[ $output == *"another schema or version"* ]]
   CHANGE='.nodes[0].new = 1'; golden nodes fake
 }
+
+@test "B56 a version of the schema can be asked for; one that is not known is refused before anything is done" {
+  farm_up --nodes mi50:1 >/dev/null
+  [ "$(sluice nodes --json --schema 1 | jq -c .schema)" = '{"name":"nodes","version":1}' ]
+  [ "$(sluice nodes --json --schema 1 | jq -cS 'del(.meta) | [paths | map(select(type == "string"))] | unique')" = "$(sluice nodes --json | jq -cS 'del(.meta) | [paths | map(select(type == "string"))] | unique')" ]
+  sluice nodes --jsonl --schema 1 | jq -e .name
+  for version in 2 99; do
+    run sluice mark mi50-001 "not to be" --json --schema $version
+    [ "$status" -eq 9 ]; [[ $output == *"--schema $version: this sluice knows the versions 1 to 1"* ]]
+  done
+  for version in 0 -1 one 1.5 ""; do
+    run sluice mark mi50-001 "not to be" --json --schema "$version"
+    [ "$status" -eq 2 ]
+  done
+  run sluice nodes --schema 1
+  [ "$status" -eq 2 ]; [[ $output == *"--json or --jsonl is wanted"* ]]
+  is '.nodes[0].marks | length' 0 sluice nodes
+}

@@ -84,7 +84,7 @@ health_marks_are() { local got; got=$(health_marks); [[ $got == "$1" ]] || { ech
   sluice run show "$RUN" --json | jq -e '.runs[0] | .failed == 0 and .lost == 0'
 }
 
-@test "site checks: exit 0, 1 and 2, the first line as the reason, a time limit, a fixed user, on marked nodes too" {
+@test "B03 B05 site checks: exit 0, 1 and 2, the first line as the reason, a time limit, a fixed user, on marked nodes too" {
   cat >"$FARM/node-check" <<'CHECK'
 #!/bin/bash
 read -r state text <"${0%/*}/answer"
@@ -114,6 +114,10 @@ CHECK
   sluice mark r1 "PSU swap, ticket 17"
   say 0 fine
   wait_until 10 node_is r1 '[.usable, (.marks | length), .marks[0].reason] | join("|")' "false|1|PSU swap, ticket 17"
+  # a resize that ends there clears nothing either
+  size=$(sluice nodes --json | jq '.nodes[] | select(.name == "r1") | .shm_active / 2')
+  sluice shm set r1 "$size" >/dev/null
+  wait_until 20 node_is r1 "[.usable, .shm_active, (.marks | length), .marks[0].reason] | join(\"|\")" "false|$size|1|PSU swap, ticket 17"
   sluice clear r1 "swapped"
   # one that hangs costs one process and is a note, one that dies too
   say sleep "asks the GPU"
@@ -139,7 +143,7 @@ CHECK
   sluice mark mi50-001 "first"; sluice clear mi50-001 "first"
   before=$(sluice metrics | grep -vc '^#')
   local i n
-  n=$(scaled 30)
+  n=${SLUICE_SOAK:+10000}; n=${n:-$(scaled 30)}
   for ((i = 0; i < n; i++)); do
     sluice submit "$(sample 2)" --workflow none --name "name-$i-$RANDOM" >"$FARM/last"
     if ((i % 10 == 0)); then

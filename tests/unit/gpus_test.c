@@ -174,7 +174,7 @@ static bool says_wanted(const Sluice__Report *r)
     return r->word != NULL && strcmp(r->word, "DeviceQuery") == 0 && strstr(r->trouble, wanted) != NULL;
 }
 
-static void a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker(void **unused)
+static void b68_a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker(void **unused)
 {
     static const struct { const char *how, *says; } bad[] = {
         { "hang", "device query stuck since" }, { "deaf", "device query stuck since" }, { "die", "Segmentation fault" },
@@ -192,8 +192,8 @@ static void a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker(voi
         unsigned before = f.reports;
         if (i < 2)
             run_for(f.loop, 1.1);
-        assert_true(i >= 2 || f.reports > before);           /* its heart beats while it waits */
-        assert_true(farm_children(&f) <= 1);
+        assert_true(i >= 2 || f.reports > before);           /* its heart beats while it waits, and says since when it does */
+        assert_true(farm_children(&f) <= 1);                 /* no second one beside it */
     }
     assert_int_equal(f.report->n_devices, 0);
     machine_has("query", NULL);
@@ -413,7 +413,7 @@ int main(void)
         cmocka_unit_test(more_devices_than_can_be_are_refused),
         here(usable_devices_of_the_class_are_there_by_their_ids_and_no_others),
         here(where_none_can_be_used_it_says_why),
-        here(a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker),
+        here(b68_a_query_that_hangs_dies_or_talks_nonsense_never_stops_the_worker),
         here(a_device_whose_memory_cannot_be_asked_for_is_not_offered),
         here(a_device_that_leaks_is_offered_again_only_at_its_baseline),
         here(the_baseline_outlives_the_worker),
