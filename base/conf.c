@@ -148,6 +148,8 @@ static const struct key limits_keys[] = {
     { "grace",           REAL,  AT(conf_limits, grace),           0, 3600, "10" },
     { "resize_timeout",  REAL,  AT(conf_limits, resize_timeout),  0.1, 86400, "900" },
     { "run_tfs",         COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
+    { "job_tfs",         COUNT, AT(conf_limits, job_tfs),         0, 1e12, "5000000" },
+    { "job_age",         REAL,  AT(conf_limits, job_age),         1, 1e10, "7776000" },
 };
 
 enum section_id { CLASS, POOL, NODE, ROLE, NICE_RULE, PROFILE, WORKER, HEALTH, ALARM, SLURM, LIMITS, SECTIONS };
@@ -583,7 +585,7 @@ static void fill_options(cfg_opt_t *opts, const struct key *keys, size_t n)
     opts[n] = (cfg_opt_t)CFG_END();
 }
 
-enum { KEYS_MAX = 16 };
+enum { KEYS_MAX = 24 };
 _Static_assert(ARRAY_LEN(top_keys) + SECTIONS + 1 < 32, "room in the array of options");
 _Static_assert(ARRAY_LEN(health_keys) < KEYS_MAX, "room in the array of options");
 _Static_assert(ARRAY_LEN(limits_keys) < KEYS_MAX, "room in the array of options");

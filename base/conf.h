@@ -82,6 +82,8 @@ struct conf_limits {            /* section limits { } at the top */
     double   grace;             /* s that a lost worker's TFs wait for it after a restart of sluiced, default 10 */
     double   resize_timeout;    /* s without progress of a worker that gives its buffer another size, default 900 */
     uint64_t run_tfs;           /* settled TFs kept a run in the history, default 1000000 */
+    uint64_t job_tfs;           /* TFs and files of jobs that are over, of which details are kept, default 5000000 */
+    double   job_age;           /* s after its end that a job's details are kept at most, default 90 days */
 };
 
 struct conf {

@@ -291,3 +291,16 @@ bool str_equal(const char *a, const char *b)
 {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
+
+bool str_is_below(const char *path, char *const *folders, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        size_t len = strlen(folders[i]);
+
+        while (len > 0 && folders[i][len - 1] == '/')
+            len--;
+        if (strncmp(path, folders[i], len) == 0 && (path[len] == '/' || path[len] == '\0'))
+            return true;
+    }
+    return n == 0;
+}

@@ -36,5 +36,7 @@ int str_parse_f64(const char *what, const char *text, double min, double max, do
 bool str_is_name(const char *text);
 
 static inline bool str_is_empty(const char *s) { return s == 0 || s[0] == '\0'; }     /* NULL is, too */
+/* Whether an absolute path is one of the folders, or below one; by the names alone. No folders: everything is. */
+bool str_is_below(const char *path, char *const *folders, unsigned n);
 bool str_equal(const char *a, const char *b);       /* NULL equals NULL only */
 #endif

@@ -318,3 +318,27 @@ char *args_path(const char *path)
     free(whole);
     return clean;
 }
+
+int args_task(const char *text, uint64_t *job, uint64_t *n, uint32_t *attempt, struct err *e)
+{
+    size_t digits = strspn(text, "0123456789"), more = text[digits] == '_' ? strspn(text + digits + 1, "0123456789") : 0;
+    const char *after = text + digits + (text[digits] == '_' ? 1 + more : 0);
+    uint64_t found[3] = { 0 };
+    char copy[64];
+    int numbers = 1 + (text[digits] == '_') + (*after == '.' && more > 0);
+
+    if (digits == 0 || (numbers > 1 && more == 0) || strlen(text) >= sizeof(copy) || (numbers < 3 && *after != '\0')) {
+        err_set(e, ERR_USAGE, "'%.60s': a job's number, JOB_N for a time-frame of it, or JOB_N.TRY is wanted", text);
+        return 0;
+    }
+    snprintf(copy, sizeof(copy), "%s", text);
+    char *rest = copy, *word;
+    for (int i = 0; i < numbers && (word = strsep(&rest, "_.")) != NULL; i++) {
+        if (str_parse_u64(i == 0 ? "job" : i == 1 ? "time-frame" : "try", word, i == 1 ? 0 : 1, i == 2 ? UINT32_MAX : INT64_MAX, &found[i], e) < 0)
+            return 0;
+    }
+    *job = found[0];
+    *n = found[1];
+    *attempt = (uint32_t)found[2];
+    return numbers;
+}

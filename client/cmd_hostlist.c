@@ -5,6 +5,7 @@
 
 #include "hostlist.h"
 #include "mem.h"
+#include "show.h"
 #include "str.h"
 
 #include <errno.h>
@@ -73,6 +74,23 @@ static struct hostlist *parse_all(char *const *at, int n, struct err *e)
     return all;
 }
 
+static const struct column list_columns[] = { { "list" }, { "count" }, { 0 } }, name_columns[] = { { "name" }, { 0 } };
+static const struct listing lists = { "hostlists", list_columns, "list,count", NULL }, names = { "hosts", name_columns, "name", NULL };
+
+static int show(const struct context *ctx, const struct hostlist *h, bool unfolded, struct err *e)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; unfolded && i < hostlist_count(h); i++)
+        json_array_append_new(all, json_pack("{s:s}", "name", hostlist_name(h, i)));
+    if (!unfolded) {
+        char *text = hostlist_fold(h);
+        json_array_append_new(all, json_pack("{s:s, s:I}", "list", text, "count", (json_int_t)hostlist_count(h)));
+        free(text);
+    }
+    return show_list(ctx, unfolded ? &names : &lists, NULL, all, -1, e);
+}
+
 static void print_folded(const struct hostlist *h)
 {
     char *text = hostlist_fold(h);
@@ -104,7 +122,7 @@ static const struct {
     { "and",    print_folded,   hostlist_and },
 };
 
-static int run_verb(size_t verb, char *const *at, int n, struct err *e)
+static int run_verb(const struct context *ctx, size_t verb, char *const *at, int n, struct err *e)
 {
     struct hostlist *first = parse_all(at, verbs[verb].join != NULL ? 1 : n, e), *second, *both;
 
@@ -119,20 +137,25 @@ static int run_verb(size_t verb, char *const *at, int n, struct err *e)
     }
     if (first == NULL)
         return -1;
-    verbs[verb].print(first);
+    int r = 0;
+    if (ctx->mode != SHOW_TABLE || ctx->fields != NULL)
+        r = show(ctx, first, verbs[verb].print == print_unfolded, e);
+    else
+        verbs[verb].print(first);
     hostlist_destroy(first);
-    return 0;
+    return r;
 }
 
 int cmd_hostlist(struct context *ctx, const struct args *a, struct err *e)
 {
-    (void)ctx;
+    if (show_columns_help(ctx, strcmp(a->at[0], "unfold") == 0 ? &names : &lists))
+        return 0;
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
         if (strcmp(a->at[0], verbs[i].word) != 0)
             continue;
         if (verbs[i].join != NULL ? a->n != 3 : a->n < 2)
             return err_set(e, ERR_USAGE, "hostlist %s wants %s", verbs[i].word, verbs[i].join != NULL ? "two lists" : "a list");
-        return run_verb(i, a->at + 1, a->n - 1, e);
+        return run_verb(ctx, i, a->at + 1, a->n - 1, e);
     }
     return err_set(e, ERR_USAGE, "hostlist '%s': fold, unfold, count, diff or and is wanted", a->at[0]);
 }

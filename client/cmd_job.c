@@ -1,4 +1,4 @@
-/* cmd_job.c - jobs: the list, one of them, its time-frames, its end; wait for a job, a run or a move */
+/* cmd_job.c - jobs: the list, one of them, what one does with it, its time-frames */
 #include "config.h"
 
 #include "command.h"
@@ -15,15 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 2000, AWAY_S = 30 };
+enum { PAGE = 2000 };
 
 static const struct column columns[] = {
     { "id" }, { "name" }, { "owner" }, { "state" }, { "priority" }, { "tasks" }, { "waiting" }, { "running" }, { "done" }, { "failed" }, { "skipped" },
     { "cancelled" }, { "submitted", NULL, AS_TIME }, { "ended", NULL, AS_TIME }, { "workflow" }, { "backends" }, { "output" }, { "why" }, { "retried" }, { "preempted" },
     { "failures", NULL, AS_COUNTERS }, { "skipped_files" }, { "attempts" }, { "ran", .make = show_stages },
-    { "nice" }, { "nice_from" }, { "nice_text" }, { 0 },
+    { "nice" }, { "nice_from" }, { "nice_text" }, { "rate" }, { "remaining", NULL, AS_SECONDS },
+    { "key" }, { "after" }, { "begin", NULL, AS_TIME }, { "classes" }, { "reruns" }, { "time_limit", NULL, AS_SECONDS }, { 0 },
 };
-static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,skipped,submitted,why",
+static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,skipped,remaining,submitted,why",
                                         &sluice__job__descriptor };
 
 static const struct column task_columns[] = {
@@ -159,9 +160,8 @@ int cmd_job_rerun(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (!args_has(a, "failed"))
-        return err_set(e, ERR_USAGE, "job rerun: --failed is wanted: only what is not done can be run again");
-    q.has_id = 1;
+    q.has_id = q.has_all = 1;
+    q.all = !args_has(a, "failed");
     return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
 }
 
@@ -211,7 +211,7 @@ static json_t *all_tasks(struct context *ctx, Sluice__GetTasks *q, struct err *e
         more = page->more && page->n_tasks > 0;
         if (more) {
             q->has_from = 1;
-            q->from = task_number(page->tasks[page->n_tasks - 1]->id) + 1;
+            q->from = page->has_next ? page->next : task_number(page->tasks[page->n_tasks - 1]->id) + 1;
         }
         call_free(page);
     }
@@ -238,84 +238,4 @@ int cmd_job_tfs(struct context *ctx, const struct args *a, struct err *e)
         free(q.states[i]);
     free(q.states);
     return r;
-}
-
-/* --- wait ----------------------------------------------------------------------------------- */
-
-enum { PATIENCE_S = 2 };             /* before a job that gets nowhere says why */
-
-static Sluice__Waited *ask_waited(struct context *ctx, const char *kind, uint64_t id, double timeout_s, double limit_s, struct err *e)
-{
-    Sluice__Wait q = SLUICE__WAIT__INIT;
-
-    q.kind = (char *)kind;
-    q.has_id = 1;
-    q.id = id;
-    q.has_timeout = timeout_s > 0;
-    q.timeout = timeout_s;
-    return call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s, AWAY_S, e);
-}
-
-/* A wait without a word looks the same whether work is on or no node is there to do it. */
-static void tell_why_it_waits(struct context *ctx, uint64_t id)
-{
-    Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
-    Sluice__Jobs *jobs;
-    struct err e;
-
-    q.has_id = q.has_all = q.all = 1;
-    q.id = id;
-    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, &e);
-    if (jobs != NULL && jobs->n_jobs == 1 && jobs->jobs[0]->running == 0 && jobs->jobs[0]->why != NULL && jobs->jobs[0]->why[0] != '\0') {
-        char *why = show_text(jobs->jobs[0]->why);
-
-        fprintf(stderr, "job %" PRIu64 " waits: %s (sluice status says what to do; an interrupt ends the waiting, not the job)\n", id, why);
-        free(why);
-    }
-    call_free(jobs);
-}
-
-int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
-{
-    bool told = quiet || strcmp(kind, "job") != 0 || (limit_s > 0 && limit_s <= PATIENCE_S);
-    Sluice__Waited *w = NULL;
-    int status;
-
-    if (!told) {
-        w = ask_waited(ctx, kind, id, PATIENCE_S, 0, e);
-        if (w == NULL)
-            return -1;
-        if (w->code == ERR_TIMEOUT) {
-            call_free(w);
-            w = NULL;
-            tell_why_it_waits(ctx, id);
-            limit_s -= limit_s > 0 ? PATIENCE_S : 0;
-        }
-    }
-    if (w == NULL)
-        w = ask_waited(ctx, kind, id, limit_s, limit_s > 0 ? limit_s + 5 : 0, e);
-    if (w == NULL)
-        return -1;
-    status = (int)w->code;
-    if (!quiet && w->text != NULL && w->text[0] != '\0') {
-        char *text = show_text(w->text);
-
-        fprintf(stderr, "%s\n", text);
-        free(text);
-    }
-    call_free(w);
-    return status;
-}
-
-int cmd_wait(struct context *ctx, const struct args *a, struct err *e)
-{
-    struct args kind = { .given = &(struct given){ "wait", a->at[0] }, .n_given = 1 };
-    double limit = 0;
-    uint64_t id;
-
-    if (args_word(&kind, "wait", "job run move", NULL, e) == NULL)
-        return err_set(e, ERR_USAGE, "wait '%s': job, run or move is wanted", a->at[0]);
-    if (args_id(a->at[0], a->at[1], &id, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
-        return -1;
-    return wait_until_over(ctx, a->at[0], id, limit, false, e);
 }

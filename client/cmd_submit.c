@@ -12,6 +12,7 @@
 #include "file.h"
 #include "mem.h"
 #include "message.h"
+#include "paths.h"
 #include "scan.h"
 #include "show.h"
 #include "str.h"
@@ -21,52 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LIST_LIMIT = 64 << 20 };
-
-struct list { char **path; size_t n; };
-
-static void list_add(struct list *l, const char *path)
-{
-    if ((l->n & (l->n - 1)) == 0)
-        l->path = mem_grow(l->path, l->n == 0 ? 1 : 2 * l->n, sizeof(*l->path));
-    l->path[l->n++] = args_path(path);
-}
-
-static void list_free(struct list *l)
-{
-    for (size_t i = 0; i < l->n; i++)
-        free(l->path[i]);
-    free(l->path);
-}
-
-/* One path a line; empty lines and lines that begin with # are passed over. */
-static int list_read(struct list *l, const char *file, struct err *e)
-{
-    FILE *f = strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
-    char *line = NULL;
-    size_t cap = 0, total = 0;
-    ssize_t n;
-    int r = 0;
-
-    if (f == NULL)
-        return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_FAILED, "%s", file);
-    while (r == 0 && (n = getline(&line, &cap, f)) >= 0) {
-        total += (size_t)n;
-        if (n > 0 && line[n - 1] == '\n')
-            line[--n] = '\0';
-        if (total > LIST_LIMIT || strlen(line) != (size_t)n)
-            r = err_set(e, ERR_USAGE, "%s: a list of at most 64 MiB without zero bytes is wanted", file);
-        else if (n > 0 && line[0] != '#')
-            list_add(l, line);
-    }
-    if (r == 0 && ferror(f))
-        r = err_errno(e, ERR_FAILED, "%s", file);
-    free(line);
-    if (f != stdin)
-        fclose(f);
-    return r;
-}
 
 /* --- the files of the message --------------------------------------------------------------- */
 
@@ -107,25 +62,57 @@ static void input_tfs(Sluice__InputFile *f, const struct scan *s)
     }
 }
 
-static Sluice__InputFile *input_file(const char *path, bool quiet, bool *missing)
+enum { NAMED_MOST = 100 };           /* skipped files that are named one by one */
+
+/* Names what is skipped; of very many only the first. */
+static void say_skipped(const char *path, const char *why, size_t n, bool quiet)
+{
+    char *shown, *text;
+
+    if (quiet || n > NAMED_MOST)
+        return;
+    shown = show_text(path);
+    text = show_text(why);
+    fprintf(stderr, "skipped %s: %s\n", shown, text);
+    free(shown);
+    free(text);
+}
+
+/* Where symbolic links lead, when that is elsewhere. */
+static char *real_path(const char *path)
+{
+    char *real = realpath(path, NULL);
+
+    if (real != NULL && strcmp(real, path) == 0) {
+        free(real);
+        real = NULL;
+    }
+    return real;
+}
+
+static Sluice__InputFile *input_skipped(const char *path, const char *why)
 {
     Sluice__InputFile *f = mem_zalloc(sizeof(*f));
-    struct scan s;
 
     sluice__input_file__init(f);
     f->path = mem_strdup(path);
+    f->text = mem_strdup(why);
+    return f;
+}
+
+static Sluice__InputFile *input_file(const char *path, bool *missing)
+{
+    Sluice__InputFile *f;
+    struct scan s;
+
     scan_file(path, &s);
     *missing = s.missing;
-    if (s.trouble != NULL) {
-        char *shown = show_text(path), *why = show_text(without_path(s.trouble, path));
-
-        f->text = mem_strdup(without_path(s.trouble, path));
-        if (!quiet)
-            fprintf(stderr, "skipped %s: %s\n", shown, why);
-        free(shown);
-        free(why);
-    } else {
+    f = input_skipped(path, s.trouble != NULL ? without_path(s.trouble, path) : NULL);
+    if (s.trouble == NULL) {
+        f->real_path = real_path(path);
         input_tfs(f, &s);
+        if (s.n == 0)
+            f->text = mem_strdup("no time-frame is in it");
     }
     scan_free(&s);
     return f;
@@ -138,26 +125,37 @@ static void input_free(Sluice__InputFile *f)
     free(f->tfs);
     free(f->sizes);
     free(f->path);
+    free(f->real_path);
     free(f->text);
     free(f);
 }
 
-static int make_files(const struct list *l, Sluice__Submit *q, bool quiet, struct err *e)
+static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, struct err *e)
 {
-    size_t tfs = 0;
-    bool all_missing = true, missing;
+    size_t tfs = 0, skipped = 0;
+    bool all_missing = l->n_empty == 0, missing = false, alone = l->n + l->n_empty == 1;
 
-    q->files = mem_array(l->n, sizeof(*q->files));
-    for (size_t i = 0; i < l->n; i++) {
-        q->files[q->n_files++] = input_file(l->path[i], quiet || l->n == 1, &missing);
+    q->files = mem_array(l->n + l->n_empty + 1, sizeof(*q->files));
+    for (size_t i = 0; i < l->n + l->n_empty; i++) {
+        Sluice__InputFile *f = i < l->n ? input_file(l->path[i], &missing) : input_skipped(l->empty[i - l->n].path, l->empty[i - l->n].text);
+
+        q->files[q->n_files++] = f;
         all_missing = all_missing && missing;
-        tfs += q->files[i]->n_tfs + q->files[i]->n_sizes;
+        tfs += f->n_tfs + f->n_sizes;
+        if (f->text != NULL)
+            say_skipped(f->path, f->text, ++skipped, quiet || alone);
     }
+    if (skipped > NAMED_MOST && !quiet)
+        fprintf(stderr, "skipped %zu more; sluice job tfs ID --state skipped names all\n", skipped - NAMED_MOST);
+    if (l->twice > 0 && !quiet)
+        fprintf(stderr, "%zu files are named more than once and taken once\n", l->twice);
+    if (q->has_max_bad && skipped > q->max_bad)
+        return err_set(e, ERR_FAILED, "submit: %zu of the %zu files cannot be read, at most %u may be (--max-bad)", skipped, q->n_files, q->max_bad);
     if (tfs > 0)
         return 0;
     enum err_code code = all_missing ? ERR_NOT_FOUND : ERR_FAILED;
-    return l->n == 1 && q->files[0]->text != NULL ? err_set(e, code, "%s: %s", l->path[0], q->files[0]->text)
-                                                  : err_set(e, code, "submit: no time-frame in any of the %zu files", l->n);
+    return alone ? err_set(e, code, "%s: %s", q->files[0]->path, q->files[0]->text)
+                 : err_set(e, code, "submit: no time-frame in any of the %zu files", q->n_files);
 }
 
 /* --- options -------------------------------------------------------------------------------- */
@@ -165,10 +163,11 @@ static int make_files(const struct list *l, Sluice__Submit *q, bool quiet, struc
 static int number_options(const struct args *a, Sluice__Submit *q, struct err *e)
 {
     int64_t priority = 0, limit_ns = 0;
-    uint64_t attempts = 0;
+    uint64_t attempts = 0, bad = 0;
     char text[CLOCK_TEXT];
 
     if (args_i64(a, "priority", -1000000, 1000000, &priority, e) < 0 || args_u64(a, "attempts", 1, 100, &attempts, e) < 0
+        || args_u64(a, "max-bad", 0, 1000000, &bad, e) < 0
         || args_time(a, "begin", &q->begin, e) < 0 || args_nice(a, &q->has_nice, &q->nice, e) < 0)
         return -1;
     if (args_has(a, "time") && clock_parse_limit(args_text(a, "time", ""), &limit_ns, e) < 0)
@@ -187,6 +186,8 @@ static int number_options(const struct args *a, Sluice__Submit *q, struct err *e
     q->has_time_limit = limit_ns > 0;
     q->time_limit = (double)limit_ns / 1e9;
     q->has_begin = args_has(a, "begin");
+    q->has_max_bad = args_has(a, "max-bad");
+    q->max_bad = (uint32_t)bad;
     q->has_hold = q->hold = args_has(a, "hold");
     return 0;
 }
@@ -211,6 +212,7 @@ static int text_options(const struct args *a, Sluice__Submit *q, struct err *e)
     q->backends = args_joined(a, "backend");
     q->options = args_joined(a, "set");
     q->key = (char *)args_text(a, "key", NULL);
+    q->after = (char *)args_text(a, "after", NULL);
     q->output = output != NULL ? args_path(output) : NULL;
     class_options(a, q);
     if (q->name != NULL && !str_is_name(q->name))
@@ -240,6 +242,8 @@ static int accepted(struct context *ctx, const struct args *a, Sluice__Submitted
 {
     int r = 0;
 
+    if (s->skipped > 0 && s->existed && !args_has(a, "quiet"))
+        fprintf(stderr, "%" PRIu64 " of its files are skipped\n", s->skipped);
     if (s->existed && !args_has(a, "quiet"))
         fprintf(stderr, "the job of this key is there already\n");
     if (ctx->mode != SHOW_TABLE || ctx->fields != NULL)
@@ -248,36 +252,55 @@ static int accepted(struct context *ctx, const struct args *a, Sluice__Submitted
         printf("%" PRIu64 "\n", s->id);
     if (r == 0 && args_has(a, "wait")) {
         fflush(stdout);
-        r = wait_until_over(ctx, "job", s->id, 0, args_has(a, "quiet"), e);
+        return wait_until_over(ctx, "job", s->id, 0, args_has(a, "quiet"), e);
     }
-    return r;
+    return r == 0 && s->skipped > 0 ? ERR_SOME_FAILED : r;
+}
+
+/* The job that has this key already, whether its files are still there or not. NULL with ERR_NOT_FOUND: none has. */
+static Sluice__Submitted *ask_key(struct context *ctx, const char *key, struct err *e)
+{
+    Sluice__Submit q = SLUICE__SUBMIT__INIT;
+
+    q.key = (char *)key;
+    q.has_key_only = q.key_only = 1;
+    return call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S, e);
+}
+
+static int gather(const struct args *a, struct paths *files, struct err *e)
+{
+    for (int i = 0; i < a->n; i++)
+        paths_add(files, a->at[i]);
+    if (args_has(a, "input") && paths_read(files, args_text(a, "input", ""), e) < 0)
+        return -1;
+    paths_once(files);
+    return files->n + files->n_empty > 0 ? 0 : err_set(e, ERR_USAGE, "submit: a file, a folder, or --input LIST, is wanted");
 }
 
 int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__Submit q = SLUICE__SUBMIT__INIT;
     Sluice__Submitted *s = NULL;
-    struct list files = { 0 };
+    struct paths files = { 0 };
     int r = -1;
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    for (int i = 0; i < a->n; i++)
-        list_add(&files, a->at[i]);
-    if (args_has(a, "input") && list_read(&files, args_text(a, "input", ""), e) < 0)
-        goto out;
-    if (files.n == 0) {
-        err_set(e, ERR_USAGE, "submit: a file, or --input LIST, is wanted");
+    if (a->n == 0 && !args_has(a, "input")) {
+        err_set(e, ERR_USAGE, "submit: a file, a folder, or --input LIST, is wanted");
         goto out;
     }
-    if (show_columns_check(ctx, &listing, e) < 0 || text_options(a, &q, e) < 0 || number_options(a, &q, e) < 0 || make_files(&files, &q, args_has(a, "quiet"), e) < 0)
+    if (show_columns_check(ctx, &listing, e) < 0 || text_options(a, &q, e) < 0 || number_options(a, &q, e) < 0)
         goto out;
-    s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S, e);
+    if (!str_is_empty(q.key) && (s = ask_key(ctx, q.key, e)) == NULL && e->code != ERR_NOT_FOUND)
+        goto out;
+    if (s == NULL && gather(a, &files, e) == 0 && make_files(&files, &q, args_has(a, "quiet"), e) == 0)
+        s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S, e);
     if (s != NULL)
         r = accepted(ctx, a, s, e);
 out:
     call_free(s);
     submit_free(&q);
-    list_free(&files);
+    paths_free(&files);
     return r;
 }

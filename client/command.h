@@ -90,6 +90,8 @@ const char *args_word(const struct args *a, const char *option, const char *word
 /* --nice (cmd_nice.c). */
 int   args_nice(const struct args *a, int *has, int32_t *level, struct err *e);
 int   args_id(const char *what, const char *text, uint64_t *id, struct err *e);            /* a positional number above 0 */
+/* JOB, JOB_N, JOB_N.TRY. How many numbers it has, 1 to 3; 0: it is nothing of the kind, e is set. */
+int   args_task(const char *text, uint64_t *job, uint64_t *n, uint32_t *attempt, struct err *e);
 /* All values of a repeatable option joined by ',' ("a=b,c=d"); the caller frees; NULL when not given. */
 char *args_joined(const struct args *a, const char *option);
 /* An absolute path for what may be relative to here. */
@@ -97,7 +99,7 @@ char *args_path(const char *path);
 /* The configuration that programs would read here (--config, SLUICE_CONF, the farm's, /etc); NULL when there is none. The caller frees. */
 char *config_here(const struct args *a);
 
-/* --- waiting (cmd_job.c) --- */
+/* --- waiting (cmd_wait.c) --- */
 
 /* Until a job, run or move is over, at most limit_s (0: for ever); the outcome as exit status, its text on stderr unless quiet. A job that waits
  * for nodes says so once. */
@@ -111,7 +113,7 @@ COMMAND(nodes);         COMMAND(node_show);    COMMAND(node_add);     COMMAND(no
 COMMAND(mark);          COMMAND(clear);        COMMAND(move);         COMMAND(moves);        COMMAND(health);
 COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(run_tfs);      COMMAND(runs);
 COMMAND(replay);        COMMAND(submit);
-COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);
+COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);         COMMAND(why);
 COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);  COMMAND(job_rerun);
 COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
 COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);      COMMAND(shm_clean);      COMMAND(nice);

@@ -31,11 +31,14 @@ client_libclient_a_SOURCES = \
 	%D%/cmd_status.c \
 	%D%/cmd_submit.c \
 	%D%/cmd_up.c \
+	%D%/cmd_wait.c \
+	%D%/cmd_why.c \
 	%D%/farm.c %D%/farm.h \
 	%D%/launch.c %D%/launch.h \
 	%D%/local.c %D%/local.h \
 	%D%/message.c %D%/message.h \
 	%D%/nodelist.c %D%/nodelist.h \
+	%D%/paths.c %D%/paths.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/scan.c %D%/scan.h \
 	%D%/show.c %D%/show.h \

@@ -58,6 +58,9 @@ static const struct frame_type types[] = {
     ROW(LOG_QUERY,        log_query,        1 * KIB,          64, DAEMON),
     ROW(LOG_LINES,        log_lines,        8 * MIB,      100000, WORKER),
 
+    ROW(CHECK_OUTPUT,     check_output,     8 * KIB,          64, DAEMON),
+    ROW(OUTPUT_CHECKED,   output_checked,   8 * KIB,          64, WORKER),
+
     ROW(SOURCE,           source,           4 * KIB,          64, SOURCE),
     ROW(SOURCE_ACCEPTED,  source_accepted,  4 * KIB,          64, DAEMON),
     ROW(ANNOUNCE,         announce,         4 * MIB,      500000, SOURCE),
@@ -142,6 +145,10 @@ static const struct frame_type types[] = {
     ROW(HOLD_JOB,         hold_job,         8 * KIB,          64, CLIENT),
     ROW(RELEASE_JOB,      release_job,      1 * KIB,          64, CLIENT),
     ROW(RERUN_JOB,        rerun_job,        1 * KIB,          64, CLIENT),
+    ROW(GET_WHY,          get_why,          1 * KIB,          64, CLIENT),
+    ROW(WHY,              why,              1 * MIB,       16384, DAEMON),
+    ROW(GET_ATTEMPTS,     get_attempts,     1 * KIB,          64, CLIENT),
+    ROW(ATTEMPTS,         attempts,         32 * MIB,      16384, DAEMON),
     ROW(WATCH,            watch,            1 * KIB,          64, CLIENT),
 };
 /* clang-format on */

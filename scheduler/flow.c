@@ -146,6 +146,7 @@ void flow_tick(struct flow *f)
         if (n->cool_until > 0 && n->cool_until <= now)
             flow_cool(n, 0);
     }
+    outcheck_tick(f);
     if (f->d->runs)
         run_tick(f->d->runs, now);
     if (f->d->jobs)
@@ -731,6 +732,7 @@ void flow_destroy(struct flow *f)
 
     if (f == NULL)
         return;
+    outcheck_drop(f);
     if (f->d->loop) {
         ev_prepare_stop(f->d->loop, &f->turn);
         ev_timer_stop(f->d->loop, &f->tick);

@@ -59,6 +59,9 @@ void run_source_gone(struct session *s);                                 /* its 
 void job_submit(struct session *s, uint32_t id, const void *m);
 void job_list(struct session *s, uint32_t id, const void *m);
 void job_tasks(struct session *s, uint32_t id, const void *m);
+void job_tries(struct session *s, uint32_t id, const void *m);           /* tries.c */
+void why_ask(struct session *s, uint32_t id, const void *m);             /* why.c */
+void outcheck_answer(struct session *s, uint32_t id, const void *m);     /* outcheck.c */
 void job_cancel(struct session *s, uint32_t id, const void *m);
 void job_hold(struct session *s, uint32_t id, const void *m);
 void job_release(struct session *s, uint32_t id, const void *m);

@@ -47,6 +47,7 @@ struct flow {
     ev_timer tick, again;
     bool   kicked;
     bool   redo;                         /* of some node's */
+    struct outcheck *outchecks;          /* outcheck.c */
     struct user *users;                  /* who has jobs, by uid */
     unsigned owners;                     /* runs, jobs, and flow_create's caller: the last to go frees it */
     double now, stalled, last_tick;
@@ -54,6 +55,12 @@ struct flow {
     bool   summed;
     struct ran *ran;                     /* of all TFs that were done since our start */
 };
+
+/* outcheck.c - whether uid can deliver to that folder: a worker of the pool tries it. then is called once, now or later: rc 0, also when no worker is there
+ * to be asked; -1: e says why not. */
+void outcheck(struct flow *f, int pool, const char *output, uint32_t uid, uint32_t gid, void (*then)(void *arg, int rc, const struct err *e), void *arg);
+void outcheck_tick(struct flow *f);
+void outcheck_drop(struct flow *f);      /* at the end: each hears -1 */
 
 struct flow *flow_share(struct flow *f);
 void flow_unshare(struct flow *f);

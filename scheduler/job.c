@@ -29,9 +29,12 @@ int job_change_write(struct db *db, void *arg, struct err *e)
 {
     struct job_change *c = arg;
 
+    int rc = c->more ? c->more(db, c->arg, e) : 0;
+
+    c->nothing = rc > 0;
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
     if (rows_put_job(db, c->row, e) < 0)
-        return -1;
-    if (c->more && c->more(db, c->arg, e) < 0)
         return -1;
     return c->ev ? event_write(c->ev, db, e) : 0;
 }
@@ -42,7 +45,7 @@ void job_change_end(void *arg, int rc, const struct err *e)
     struct job *j = c->job;
 
     j->changes--;
-    if (rc == 0 && c->ev) {
+    if (rc == 0 && c->ev && !c->nothing) {
         history_add(j->jobs->d->history, c->ev);
         c->ev = NULL;
     }
@@ -52,6 +55,7 @@ void job_change_end(void *arg, int rc, const struct err *e)
     free(c->row);
     free(c->text);
     free(c->ran);
+    free(c->after);
     free(c);
 }
 
@@ -60,14 +64,14 @@ struct job_change *job_change_create(struct job *j)
     struct job_change *c = mem_zalloc(sizeof(*c));
     struct work *w = &j->work;
 
-    *c = (struct job_change){ .job = j, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran) };
+    *c = (struct job_change){ .job = j, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran), .after = after_text(&j->after) };
     c->row = mem_zalloc(sizeof(*c->row));
     *c->row = (struct row_job){
         .id = w->id, .name = w->name, .owner = j->owner, .key = j->key, .state = job_state_name[j->state], .workflow = w->workflow, .backends = w->backends,
         .options = w->options, .output = w->output, .text = c->text, .classes = j->classes, .uid = w->uid, .gid = w->gid, .priority = w->priority,
         .attempts = j->attempts, .time_limit = w->time_limit, .tasks = j->n_tasks, .done = j->n[TASK_DONE], .failed = j->n[TASK_FAILED],
         .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
-        .stages = c->ran,
+        .stages = c->ran, .after = c->after, .reruns = j->reruns, .begun = j->begun, .pruned = j->pruned, .unpublished = j->ended && w->records > 0,
         .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max };
     j->changes++;
     j->row_due = false;
@@ -180,6 +184,7 @@ void job_destroy(struct job *j)
     free(j->why);
     free(j->full);
     ran_free(j->ran);
+    submit_free(j->submit);
     work_free(&j->work);
     free(j);
 }
@@ -188,6 +193,7 @@ void job_retire(struct job *j)
 {
     struct jobs *jobs = j->jobs;
     unsigned n = 0;
+    uint64_t tasks = 0;
 
     TAILQ_INSERT_HEAD(&jobs->over, j, entry);
     jobs->n_over++;
@@ -195,9 +201,10 @@ void job_retire(struct job *j)
     for (; x; x = next) {
         next = TAILQ_NEXT(x, entry);
         n++;
-        if (n > JOBS_DETAILED && x->task && x->changes == 0 && x->work.records == 0)
+        tasks += x->task ? x->n_tasks : 0;
+        if ((n > JOBS_DETAILED || (n > 1 && tasks > TASKS_DETAILED)) && x->task && x->changes == 0 && x->work.records == 0)
             job_free_details(x);
-        if (n > JOBS_KEPT && x->changes == 0 && x->work.records == 0) {
+        if (n > JOBS_KEPT && x->pruned == JOB_PRUNED && x->changes == 0 && x->work.records == 0) {
             TAILQ_REMOVE(&jobs->over, x, entry);
             jobs->n_over--;
             job_destroy(x);
@@ -236,6 +243,7 @@ void job_reopen(struct job *j)
     j->ended = 0;
     j->stored_over = j->cancelling = false;
     j->settled_since = 0;
+    j->pace.n = 0;
 }
 
 static void over_then(struct job *j, int rc, const struct err *e, void *arg)
@@ -295,15 +303,6 @@ Sluice__JobState job_state_now(const struct job *j)
     return j->n[TASK_RUNNING] + j->n[TASK_DONE] + j->n[TASK_FAILED] > 0 ? SLUICE__JOB_STATE__JOB_RUNNING : SLUICE__JOB_STATE__WAITING;
 }
 
-void job_gate(struct job *j)
-{
-    bool was = j->work.paused;
-
-    j->work.paused = !j->stored || j->held || j->full || j->releases > 0 || j->begin > clock_wall_ns();
-    if (was && !j->work.paused)
-        flow_kick(j->work.flow);
-}
-
 void job_progress(struct job *j)
 {
     if (j->ended || j->in_progress || j->jobs->d->stopping)
@@ -334,8 +333,10 @@ void job_tick(struct jobs *jobs)
         if (j->work.paused)
             job_gate(j);
         straggler_look(j);
+        pace_look(j, flow_now(jobs->flow));
         job_progress(j);
     }
+    prune_tick(jobs);
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */

@@ -28,11 +28,16 @@ struct task {
     double   seconds;
 };
 
+/* How fast its TFs come to their ends: settled so many at these times, the last 15 looks that were PACE_STEP apart, and at the beginning. */
+enum { PACE_LOOKS = 16 };
+struct job_pace { double at[PACE_LOOKS], from; uint64_t settled[PACE_LOOKS], first; unsigned n; };
+
 struct job {
     struct work work;                    /* first */
     TAILQ_ENTRY(job) entry;
     struct jobs *jobs;
     char    *owner, *key, *classes, *why;
+    struct after { enum { AFTER_NOTHING, AFTER_OK, AFTER_ANY, AFTER_NOTOK } kind; uint64_t job; bool never; } after;       /* jobgate.c; never: that job ended otherwise */
     Sluice__JobState state;
     uint32_t attempts;
     int64_t  submitted, begin, ended;
@@ -45,7 +50,13 @@ struct job {
     char    *full;                       /* why it pauses: no room for its results; NULL: it does not */
     bool     held;                       /* nothing more of it is given out until it is released */
     unsigned releases;                   /* releases and reruns that are not on disk yet: nothing is given out before */
+    bool     begun;                      /* its time, and the end of the job it comes after, have come: never looked at again, whatever clocks do */
+    unsigned reruns;                     /* how often all of it was asked for again */
+    int      pruned;                     /* as in its row */
+    struct submit *submit;               /* until it is on disk: who asked for it */
+    bool     unpublished;                /* as in its row, at the start only */
     bool     stored, stored_over;
+    struct job_pace pace;
     unsigned changes;
     double   settled_since;
     bool     in_progress;
@@ -65,11 +76,14 @@ struct jobs {
     struct crashes *crashes;
     struct word *words;                  /* names of nodes and codes, each once */
     struct task_rows *rows;              /* on their way to the disk */
+    double next_prune;
+    bool pruning;
 };
 /* The shared copy of a short text, there until the end; NULL for NULL. */
 const char *jobs_word(struct jobs *jobs, const char *text);
 void jobs_free_words(struct jobs *jobs);
-enum { JOBS_KEPT = 1000, JOBS_DETAILED = 64 };
+enum { JOBS_KEPT = 1000, JOBS_DETAILED = 64, TASKS_DETAILED = 2000000 };
+enum { JOB_PRUNING = 1, JOB_PRUNED };        /* of its row */
 
 static inline struct job *job_of(struct work *w) { return (struct job *)w; }
 extern const struct work_ops job_ops;
@@ -87,6 +101,23 @@ void job_tick(struct jobs *j);
 void job_progress(struct job *j);        /* perhaps it runs now, or is over */
 /* Whether something of it may be given out now: it is on disk, not held, and its time has come. */
 void job_gate(struct job *j);
+int  after_parse(const char *text, struct after *a, struct err *e);      /* "ok:ID", ...; NULL or "": nothing */
+char *after_text(const struct after *a);                                 /* NULL: nothing; the caller frees */
+/* What it waits for before any of it may be given out: BeginTime, DependencyNotDone, DependencyNeverSatisfied; NULL: nothing. */
+const char *job_waits_for(const struct job *j);
+/* The state of the job that it comes after as the database has it: told at the start, when memory has that job no more. */
+void after_restore(struct job *j, const struct row_job *row);
+/* jobpace.c */
+void   pace_look(struct job *j, double now);
+/* TFs a second now, and s until all are settled; false: not known. */
+bool   pace_rate(const struct job *j, double now, double *rate);
+bool   pace_remaining(const struct job *j, double now, double *s);
+/* jobdetail.c: calls then once the tasks of a job are in memory, at once or after they were read; NULL and e: they cannot be had. */
+void   job_detail(struct sluiced *d, uint64_t id, void (*then)(void *arg, struct job *j, const struct err *e), void *arg);
+/* jobprune.c */
+void   prune_tick(struct jobs *jobs);
+void   prune_resume(struct jobs *jobs);  /* at the start: what was begun */
+void   submit_free(struct submit *s);
 /* Of a job that is not over. */
 Sluice__JobState job_state_now(const struct job *j);
 void job_each_check(struct jobs *j, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
@@ -107,6 +138,7 @@ void job_full_report(struct jobs *jobs, const struct node *n);
 struct task_rows *task_rows_create(struct jobs *jobs);
 void task_rows_destroy(struct task_rows *r);
 void task_rows_put(struct job *j, const struct row_task *row, struct record *rec);
+void task_rows_put_try(struct job *j, const struct row_task *row);       /* of a try that others will come after */
 /* Hands what waits to the writer: if nothing is under way (soon), or in any case (now). */
 void task_rows_soon(struct task_rows *r);
 void task_rows_now(struct task_rows *r);
@@ -115,12 +147,15 @@ void task_rows_now(struct task_rows *r);
 void task_feed(struct job *j);
 void task_set(struct job *j, uint64_t number, enum task_state state);
 void task_cancel_all(struct job *j, const char *reason);
-void task_again_all(struct job *j);      /* what failed or was cancelled waits again */
+void task_again_all(struct job *j, bool done_too);      /* what failed or was cancelled waits again, or all */
 int  task_load(struct job *j, struct db *db, struct err *e);
+int  task_load_unpublished(struct job *j, struct db *db, struct err *e);      /* of one that is over: results that were accepted only */
+/* The result's name below the output folder: a rerun of all has a folder of its own. */
+char *task_stem_of(const struct job *j, uint64_t number);
 /* Distinct names for the results of each file: STEM, or STEM~2 where another has it. */
 void task_stems(struct job *j);
 
-/* Stores the job's row with its totals (and what `more` writes), then calls then. */
+/* Stores the job's row with its totals after what `more` writes, then calls then. more returns 1: nothing of it is to be stored. */
 struct job_change {
     struct job *job;
     struct row_job *row;
@@ -128,7 +163,8 @@ struct job_change {
     int  (*more)(struct db *db, void *arg, struct err *e);
     void (*then)(struct job *j, int rc, const struct err *e, void *arg);
     void *arg;
-    char *text, *ran;
+    char *text, *ran, *after;
+    bool nothing;
 };
 /* The row alone, as it is now; to be written and ended by whoever puts it into a change of his own. */
 struct job_change *job_change_create(struct job *j);

@@ -1,4 +1,4 @@
-/* jobcontrol.c - what people do with a job that is there: cancel, hold, release, run again what failed
+/* jobcontrol.c - what people do with a job that is there: cancel, hold, release, run again what failed, or all
  *
  * From: CancelJob, HoldJob, ReleaseJob, RerunJob.  To: the job (job.c, task.c), the writer, the asker.
  * Always: the answer goes out after the commit. What stops a job acts at once, what lets it go on acts after the commit.
@@ -13,6 +13,7 @@
 #include "events.h"
 #include "log.h"
 #include "mem.h"
+#include "ran.h"
 #include "rows.h"
 
 /* The job that s may change, which is over or not, as wanted. NULL: the asker was told why not. */
@@ -41,7 +42,7 @@ static void say_why(struct job *j, const char *reason)
     j->why = reason && reason[0] ? mem_strdup(reason) : NULL;
 }
 
-struct change_ask { struct session_ref ref; uint64_t job; };
+struct change_ask { struct session_ref ref; uint64_t job; bool all; };
 
 /* The answer to each of them: the job as it is now. */
 static void changed_then(struct job *j, int rc, const struct err *e, void *arg)
@@ -67,7 +68,7 @@ static void change_put(struct session *s, uint32_t id, struct job *j, enum chang
     struct change_ask *ask = mem_zalloc(sizeof(*ask));
     char who[96];
 
-    *ask = (struct change_ask){ session_refer(s, id), j->work.id };
+    *ask = (struct change_ask){ session_refer(s, id), j->work.id, false };
     job_put(j, kind, what ? event_create(NULL, session_author(s, who), what, NULL, j->work.name, reason) : NULL, more, then, ask);
 }
 
@@ -143,7 +144,7 @@ static int again_write(struct db *db, void *arg, struct err *e)
 {
     const struct change_ask *ask = arg;
 
-    return rows_put_tasks_again(db, ask->job, e);
+    return ask->all ? rows_put_tasks_anew(db, ask->job, e) : rows_put_tasks_again(db, ask->job, e);
 }
 
 static void again_then(struct job *j, int rc, const struct err *e, void *arg)
@@ -153,7 +154,53 @@ static void again_then(struct job *j, int rc, const struct err *e, void *arg)
     changed_then(j, rc, e, arg);
 }
 
+static int rerun_check(const struct job *j, bool all, struct err *e)
+{
+    if (!j->stored_over)
+        return err_set(e, ERR_STATE, "job %" PRIu64 " is not over: %s", j->work.id, job_state_name[j->state]);
+    if (j->n_tasks == 0 || (!all && j->n[TASK_FAILED] + j->n[TASK_CANCELLED] == 0))
+        return err_set(e, ERR_STATE, "job %" PRIu64 ": none of its TFs failed or was cancelled", j->work.id);
+    if (all && j->work.records > 0)
+        return err_set(e, ERR_STATE, "job %" PRIu64 ": %u of its results are accepted, but wait for their node to be published", j->work.id, j->work.records);
+    if (!writer_accepts_new(j->jobs->d->writer))
+        return err_set(e, ERR_STATE, "the state is not writable now: job %" PRIu64 " stays as it is", j->work.id);
+    return 0;
+}
+
+struct rerun { struct session_ref ref; bool all; };
+
 /* The job is open again as soon as it is asked for, and gives out nothing before that is on disk. */
+static void rerun_now(void *arg, struct job *j, const struct err *e)
+{
+    struct rerun *r = arg;
+    struct session *s = session_find(r->ref);
+    bool all = r->all;
+    struct err why;
+
+    if (s && j == NULL) {
+        session_error(s, r->ref.id, e, NULL);
+    } else if (s && rerun_check(j, all, &why) < 0) {
+        session_error(s, r->ref.id, &why, NULL);
+    } else if (s) {
+        struct change_ask *ask = mem_zalloc(sizeof(*ask));
+        char who[96];
+
+        *ask = (struct change_ask){ r->ref, j->work.id, all };
+        job_reopen(j);
+        j->reruns += all;
+        if (all) {
+            ran_free(j->ran);
+            j->ran = NULL;
+        }
+        task_again_all(j, all);
+        say_why(j, NULL);
+        j->state = job_state_now(j);
+        j->releases++;
+        job_put(j, CHANGE_KEEP, event_create(NULL, session_author(s, who), "job rerun", NULL, j->work.name, all ? "all" : "failed"), again_write, again_then, ask);
+    }
+    free(r);
+}
+
 void job_rerun(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__RerunJob *x = m;
@@ -162,20 +209,11 @@ void job_rerun(struct session *s, uint32_t id, const void *m)
 
     if (j == NULL)
         return;
-    if (j->n[TASK_FAILED] + j->n[TASK_CANCELLED] == 0)
-        err_set(&e, ERR_STATE, "job %" PRIu64 ": none of its TFs failed or was cancelled", x->id);
-    else if (j->task == NULL)
-        err_set(&e, ERR_STATE, "job %" PRIu64 " is over for too long: only the last %d jobs can be run again", x->id, JOBS_DETAILED);
-    else if (!writer_accepts_new(s->d->writer))
-        err_set(&e, ERR_STATE, "the state is not writable now: job %" PRIu64 " stays as it is", x->id);
-    else {
-        job_reopen(j);
-        task_again_all(j);
-        say_why(j, NULL);
-        j->state = job_state_now(j);
-        j->releases++;
-        change_put(s, id, j, CHANGE_KEEP, "job rerun", NULL, again_write, again_then);
+    if (rerun_check(j, x->all, &e) < 0) {
+        session_error(s, id, &e, NULL);
         return;
     }
-    session_error(s, id, &e, NULL);
+    struct rerun *r = mem_zalloc(sizeof(*r));
+    *r = (struct rerun){ session_refer(s, id), x->all };
+    job_detail(s->d, x->id, rerun_now, r);
 }

@@ -16,19 +16,30 @@
 #include "ran.h"
 #include "str.h"
 
+/* A stable code, or what a person said. */
 static const char *why_of(const struct job *j)
 {
     if (j->why)
         return j->why;
     if (j->held)
-        return "held";
+        return "Held";
     if (j->full && !j->ended)
         return j->full;
     if (j->ended || j->n[TASK_WAITING] == 0)
         return NULL;
-    if (j->begin > clock_wall_ns())
-        return "waits for its begin";
-    return j->work.why;
+    const char *waits = job_waits_for(j);
+    return waits ? waits : j->work.why;
+}
+
+static void classes_fill(const struct job *j, Sluice__Job *m)
+{
+    char *copy = mem_strdup(j->classes ? j->classes : ""), *rest = copy, *word;
+
+    while (copy[0] && (word = strsep(&rest, ",")) != NULL) {
+        m->classes = mem_grow(m->classes, m->n_classes + 1, sizeof(*m->classes));
+        m->classes[m->n_classes++] = mem_strdup(word);
+    }
+    free(copy);
 }
 
 static Sluice__Job *job_message(const struct job *j)
@@ -66,6 +77,17 @@ static Sluice__Job *job_message(const struct job *j)
     m->stages = ran_list(j->ran, &m->n_stages);
     m->nice_from = (char *)nice_from(w, j->ended != 0, &m->has_nice, &m->nice);
     m->nice_text = j->ended ? NULL : nice_text(w);
+    m->key = j->key;
+    m->after = after_text(&j->after);
+    m->has_begin = j->begin != 0;
+    m->begin = j->begin;
+    m->has_reruns = true;
+    m->reruns = j->reruns;
+    m->has_time_limit = w->time_limit > 0;
+    m->time_limit = w->time_limit;
+    m->has_rate = pace_rate(j, flow_now(w->flow), &m->rate);
+    m->has_remaining = pace_remaining(j, flow_now(w->flow), &m->remaining);
+    classes_fill(j, m);
     for (const struct tally *t = w->failures; t; t = t->next) {
         m->failures = mem_grow(m->failures, m->n_failures + 1, sizeof(struct Sluice__Counter *));
         Sluice__Counter *c = m->failures[m->n_failures++] = mem_zalloc(sizeof(*c));
@@ -157,6 +179,10 @@ void job_fill_free(Sluice__Job **jobs, size_t n)
         free(jobs[i]->failures);
         ran_list_free(jobs[i]->stages, jobs[i]->n_stages);
         free(jobs[i]->nice_text);
+        for (size_t k = 0; k < jobs[i]->n_classes; k++)
+            free(jobs[i]->classes[k]);
+        free(jobs[i]->classes);
+        free(jobs[i]->after);
         free(jobs[i]);
     }
     free(jobs);

@@ -66,6 +66,12 @@ static int load_job(void *arg, const struct row_job *row)
     j->n_tasks = row->tasks;
     j->submitted = row->submitted;
     j->begin = row->begin;
+    j->begun = row->begun;
+    j->reruns = row->reruns;
+    j->pruned = row->pruned;
+    if (after_parse(row->after, &j->after, l->e) < 0)
+        return err_prefix(l->e, "job %" PRIu64, row->id);
+    j->unpublished = row->unpublished;
     j->ended = row->ended;
     j->stored = true;
     ran_totals_read(&j->ran, row->stages);
@@ -83,13 +89,38 @@ static int load_job(void *arg, const struct row_job *row)
     return 0;
 }
 
+struct other { struct job *job; bool found; };
+
+static int other_row(void *arg, const struct row_job *row)
+{
+    struct other *o = arg;
+
+    o->found = true;
+    after_restore(o->job, row);
+    return 0;
+}
+
+/* Whether what it comes after has come. */
+static int load_after(struct job *j, struct db *db, struct err *e)
+{
+    struct other o = { .job = j };
+
+    j->begun = j->begun || j->n[TASK_RUNNING] + j->n[TASK_DONE] + j->n[TASK_FAILED] > 0;
+    if (j->begun || j->after.kind == AFTER_NOTHING || job_find(j->jobs, j->after.job))
+        return 0;
+    if (rows_load_job(db, j->after.job, other_row, &o, e) < 0)
+        return -1;
+    if (!o.found)
+        after_restore(j, NULL);
+    return 0;
+}
+
 static int load_details(struct jobs *jobs, struct db *db, struct err *e)
 {
     struct job *j;
-    unsigned n = 0;
 
     TAILQ_FOREACH(j, &jobs->open, entry) {
-        if (task_load(j, db, e) < 0)
+        if (task_load(j, db, e) < 0 || load_after(j, db, e) < 0)
             return -1;
         j->cancelling = j->n[TASK_CANCELLED] > 0;        /* its cancellation was stored with these */
         if (j->cancelling)
@@ -99,7 +130,7 @@ static int load_details(struct jobs *jobs, struct db *db, struct err *e)
                  j->n[TASK_RUNNING], j->n[TASK_DONE]);
     }
     TAILQ_FOREACH(j, &jobs->over, entry) {
-        if (n++ < JOBS_DETAILED && task_load(j, db, e) < 0)
+        if (j->unpublished && task_load_unpublished(j, db, e) < 0)
             return -1;
     }
     return 0;
@@ -127,6 +158,8 @@ struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e)
         jobs_destroy(jobs);
         return NULL;
     }
+    if (db)
+        prune_resume(jobs);
     return jobs;
 }
 

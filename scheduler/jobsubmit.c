@@ -1,7 +1,8 @@
 /* jobsubmit.c - a job that is submitted: checked, filled, stored with its files, answered
  *
  * From: Submit.  To: the writer, the asker.
- * Always: a job is checked whole before it is made; its number is told after the commit; the same key of the same user is the same job.
+ * Always: a job is checked whole before it is stored; its number is told after the commit; the same key of the same user is the same job, for ever: memory
+ * knows the newest jobs, the writer's thread looks for older ones in the transaction that would store a new one.
  */
 #include "config.h"
 #include "job.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 #include "clock.h"
 #include "events.h"
+#include "helper.h"
 #include "log.h"
 #include "mem.h"
 #include "nice.h"
@@ -24,7 +26,7 @@
 #define STRAGGLER_MOST  1000.0
 enum { FILES_MAX = 1000000, TASKS_MAX = 10000000, ATTEMPTS_MAX = 100 };
 
-static int path_check(const struct conf *conf, const char *path, struct err *e)
+static int path_check(const struct conf *conf, const char *path, const char *of, struct err *e)
 {
     if (path == NULL || path[0] != '/' || strlen(path) > 4000)
         return err_set(e, ERR_USAGE, "an input must be an absolute path, not \"%.200s\"", path ? path : "");
@@ -32,14 +34,11 @@ static int path_check(const struct conf *conf, const char *path, struct err *e)
         if (p[3] == '/' || p[3] == '\0')
             return err_set(e, ERR_USAGE, "the input \"%.200s\" has \"..\" in it", path);
     }
-    for (unsigned i = 0; i < conf->n_roots_input; i++) {
-        size_t n = strlen(conf->roots_input[i]);
-        while (n > 1 && conf->roots_input[i][n - 1] == '/')
-            n--;
-        if (strncmp(path, conf->roots_input[i], n) == 0 && (path[n] == '/' || n == 1))
-            return 0;
-    }
-    return conf->n_roots_input == 0 ? 0 : err_set(e, ERR_PERMISSION, "the input \"%.200s\" is below none of the configured roots", path);
+    if (str_is_below(path, conf->roots_input, conf->n_roots_input))
+        return 0;
+    if (of == path)
+        return err_set(e, ERR_PERMISSION, "the input \"%.200s\" is below none of the configured roots", path);
+    return err_set(e, ERR_PERMISSION, "the input \"%.150s\" leads to \"%.150s\", which is below none of the configured roots", of, path);
 }
 
 static uint64_t input_tfs(const Sluice__InputFile *f)
@@ -58,7 +57,7 @@ static int file_check(const struct conf *conf, const Sluice__InputFile *f, uint6
 {
     uint64_t at = f->offset;
 
-    if (path_check(conf, f->path, e) < 0)
+    if (path_check(conf, f->path, f->path, e) < 0 || (f->real_path && f->real_path[0] && path_check(conf, f->real_path, f->path, e) < 0))
         return -1;
     if (input_tfs(f) == 0 && (f->text == NULL || f->text[0] == '\0'))
         return err_set(e, ERR_USAGE, "the input %s has no TF and no reason why", f->path);
@@ -79,7 +78,8 @@ static int file_check(const struct conf *conf, const Sluice__InputFile *f, uint6
 static int submit_check(struct session *s, const Sluice__Submit *m, struct err *e)
 {
     const struct sluiced *d = s->d;
-    uint64_t tasks = 0;
+    uint64_t tasks = 0, bad = 0;
+    struct after after;
 
     if (m->n_files == 0 || m->n_files > FILES_MAX)
         return err_set(e, ERR_USAGE, "a job has 1 to %d files, this one %zu", FILES_MAX, m->n_files);
@@ -97,8 +97,10 @@ static int submit_check(struct session *s, const Sluice__Submit *m, struct err *
         return err_set(e, ERR_USAGE, "a time limit of %g s; up to 10 days are possible", m->time_limit);
     if (m->has_straggler && !(m->straggler >= STRAGGLER_LEAST && m->straggler <= STRAGGLER_MOST))
         return err_set(e, ERR_USAGE, "a straggler after %g times the median; %g to %g are possible", m->straggler, STRAGGLER_LEAST, STRAGGLER_MOST);
-    if (m->has_max_bad)
-        return err_set(e, ERR_USAGE, "a limit of bad TFs is not there yet");
+    if (after_parse(m->after, &after, e) < 0)
+        return -1;
+    if (after.kind != AFTER_NOTHING && job_find(d->jobs, after.job) == NULL)
+        return err_set(e, ERR_NOT_FOUND, "after %s: no job %" PRIu64, m->after, after.job);
     for (size_t i = 0; i < m->n_classes; i++) {
         if (conf_class_find(d->conf, m->classes[i]) == NULL && !flow_class_known(d->flow, m->classes[i]))
             return err_set(e, ERR_NOT_FOUND, "class '%s': there is no such class in the configuration", m->classes[i]);
@@ -106,7 +108,10 @@ static int submit_check(struct session *s, const Sluice__Submit *m, struct err *
     for (size_t i = 0; i < m->n_files; i++) {
         if (file_check(d->conf, m->files[i], &tasks, e) < 0)
             return -1;
+        bad += m->files[i]->n_tfs == 0;
     }
+    if (m->has_max_bad && bad > m->max_bad)
+        return err_set(e, ERR_FAILED, "%" PRIu64 " of the %zu files cannot be read, at most %u may be", bad, m->n_files, m->max_bad);
     return 0;
 }
 
@@ -190,18 +195,93 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     j->submitted = clock_wall_ns();
     j->begin = m->has_begin ? m->begin : 0;
     j->held = m->has_hold && m->hold;
+    if (after_parse(m->after, &j->after, e) < 0)
+        return -1;
     fill_classes(j, m->classes, m->n_classes);
     fill_files(j, m);
     return 0;
 }
 
-struct submit_ask { struct session_ref ref; struct job *job; bool existed; };
+/* ---- who asks, and the answer ---------------------------------------------------------------- */
 
-/* In the writer's thread: the files of a new job, which nobody changes. */
+struct submit_ask { struct session_ref ref; bool existed; struct submit_ask *next; };
+
+/* Of a job that is not on disk yet. */
+struct submit {
+    struct job *job;
+    struct submit_ask *asks;
+    char   who[96];
+    uint64_t twin, twin_tasks, twin_skipped;             /* the job that has its key already, found by the writer's thread; 0: none */
+};
+
+void submit_free(struct submit *x)
+{
+    struct submit_ask *a;
+
+    while (x && (a = x->asks)) {
+        x->asks = a->next;
+        free(a);
+    }
+    free(x);
+}
+
+static void ask_add(struct submit *x, struct session *s, uint32_t id, bool existed)
+{
+    struct submit_ask *a = mem_zalloc(sizeof(*a));
+
+    *a = (struct submit_ask){ session_refer(s, id), existed, x->asks };
+    x->asks = a;
+}
+
+static void answer(struct session_ref ref, uint64_t id, uint64_t tasks, uint64_t skipped, bool existed)
+{
+    struct session *s = session_find(ref);
+    Sluice__Submitted m = SLUICE__SUBMITTED__INIT;
+
+    if (s == NULL)
+        return;
+    m.has_id = m.has_tasks = m.has_skipped = m.has_existed = true;
+    m.id = id;
+    m.tasks = tasks;
+    m.skipped = skipped;
+    m.existed = existed;
+    session_answer(s, ref.id, &m.base);
+}
+
+/* It is not accepted: all who asked hear why, and nobody ever heard of it. */
+static void refuse(struct job *j, const struct err *e, const char *word)
+{
+    for (struct submit_ask *a = j->submit->asks; a; a = a->next) {
+        struct session *s = session_find(a->ref);
+        if (s)
+            session_error(s, a->ref.id, e, word);
+    }
+    job_discard(j);
+}
+
+/* ---- storing ----------------------------------------------------------------------------------- */
+
+static int twin_row(void *arg, const struct row_job *row)
+{
+    struct submit *x = arg;
+
+    x->twin = row->id;
+    x->twin_tasks = row->tasks;
+    x->twin_skipped = row->skipped;
+    return 0;
+}
+
+/* In the writer's thread: the files of a new job, which nobody changes; nothing of it when its key has a job already. */
 static int files_write(struct db *db, void *arg, struct err *e)
 {
-    struct job *j = ((struct submit_ask *)arg)->job;
+    struct submit *x = arg;
+    struct job *j = x->job;
 
+    x->twin = 0;
+    if (j->key && rows_load_job_key(db, j->key, j->work.uid, twin_row, x, e) < 0)
+        return -1;
+    if (x->twin)
+        return 1;
     for (size_t i = 0; i < j->n_files; i++) {
         struct job_file *f = &j->file[i];
         struct row_job_file row = { .job = j->work.id, .number = (uint32_t)i, .path = f->path, .first_task = f->first_task, .tfs = f->tfs,
@@ -212,54 +292,51 @@ static int files_write(struct db *db, void *arg, struct err *e)
     return 0;
 }
 
-static void submitted_answer(struct submit_ask *ask, const struct job *j)
-{
-    struct session *s = session_find(ask->ref);
-    Sluice__Submitted m = SLUICE__SUBMITTED__INIT;
-
-    if (s == NULL)
-        return;
-    m.has_id = m.has_tasks = m.has_skipped = m.has_existed = true;
-    m.id = j->work.id;
-    m.tasks = j->n_tasks;
-    m.skipped = j->skipped_files;
-    m.existed = ask->existed;
-    session_answer(s, ask->ref.id, &m.base);
-}
-
 static void submitted_then(struct job *j, int rc, const struct err *e, void *arg)
 {
-    struct submit_ask *ask = arg;
-    struct err lost;
+    struct submit *x = arg;
 
-    if (rc == 0 && ask->existed && !j->stored) {         /* the one with this key before it could not be stored */
-        err_set(&lost, ERR_STATE, "the job could not be stored; submit it again");
-        e = &lost;
-        rc = -1;
-    }
     if (rc < 0) {
-        struct session *s = session_find(ask->ref);
-        if (s)
-            session_error(s, ask->ref.id, e, "StateNotWritable");
-        if (!j->stored && j->changes == 0)
-            job_discard(j);
-        free(ask);
+        refuse(j, e, "StateNotWritable");
         return;
     }
-    submitted_answer(ask, j);
-    free(ask);
-    if (!j->stored) {
-        j->stored = true;
-        job_gate(j);
-        job_progress(j);
+    for (struct submit_ask *a = x->asks; a; a = a->next) {
+        if (x->twin)
+            answer(a->ref, x->twin, x->twin_tasks, x->twin_skipped, true);
+        else
+            answer(a->ref, j->work.id, j->n_tasks, j->skipped_files, a->existed);
     }
+    if (x->twin) {
+        job_discard(j);
+        return;
+    }
+    j->submit = NULL;
+    submit_free(x);
+    j->stored = true;
+    job_gate(j);
+    job_progress(j);
 }
+
+/* Its output folder was looked at. */
+static void checked_then(void *arg, int rc, const struct err *e)
+{
+    struct job *j = arg;
+
+    if (rc < 0) {
+        refuse(j, e, "OutputUnusable");
+        return;
+    }
+    log_info("job %" PRIu64 ": %s: %" PRIu64 " TFs in %zu files, workflow %s, by %s", j->work.id, j->work.name, j->n_tasks, j->n_files, j->work.workflow, j->owner);
+    job_put(j, CHANGE_NEW, event_create(NULL, j->submit->who, "job submit", NULL, j->work.name, NULL), files_write, submitted_then, j->submit);
+}
+
+/* ---- Submit -------------------------------------------------------------------------------------- */
 
 static struct job *find_key(struct jobs *jobs, const char *key, uid_t uid)
 {
     struct job *j;
 
-    if (key == NULL || key[0] == '\0')
+    if (str_is_empty(key))
         return NULL;
     TAILQ_FOREACH(j, &jobs->open, entry) {
         if (j->work.uid == uid && str_equal(j->key, key))
@@ -272,33 +349,82 @@ static struct job *find_key(struct jobs *jobs, const char *key, uid_t uid)
     return NULL;
 }
 
+struct key_ask { struct session_ref ref; char *dir, *key; struct submit found; uint32_t uid; int rc; struct err why; };
+
+/* In a helper's thread. */
+static void key_work(void *arg)
+{
+    struct key_ask *a = arg;
+    struct db *db = db_open_reader(a->dir, &a->why);
+
+    a->rc = db == NULL ? -1 : rows_load_job_key(db, a->key, a->uid, twin_row, &a->found, &a->why);
+    db_close(db);
+}
+
+static void key_done(void *arg)
+{
+    struct key_ask *a = arg;
+    struct session *s = session_find(a->ref);
+
+    if (a->rc == 0 && a->found.twin == 0)
+        err_set(&a->why, ERR_NOT_FOUND, "no job of yours has the key \"%.200s\"", a->key);
+    if (a->rc == 0 && a->found.twin)
+        answer(a->ref, a->found.twin, a->found.twin_tasks, a->found.twin_skipped, true);
+    else if (s)
+        session_error(s, a->ref.id, &a->why, NULL);
+    free(a->dir);
+    free(a->key);
+    free(a);
+}
+
+/* No new job: whether there is one with this key. */
+static void ask_key(struct session *s, uint32_t id, const char *key)
+{
+    struct key_ask *a = mem_zalloc(sizeof(*a));
+    struct err e;
+
+    *a = (struct key_ask){ .ref = session_refer(s, id), .dir = mem_strdup(s->d->conf->state_dir), .key = mem_strdup(key), .uid = s->peer.uid };
+    if (helper_run(s->d->helper, key_work, key_done, a, &e) == 0)
+        return;
+    session_error(s, id, &e, NULL);
+    free(a->dir);
+    free(a->key);
+    free(a);
+}
+
 void job_submit(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Submit *x = m;
     struct jobs *jobs = s->d->jobs;
     struct job *j = find_key(jobs, x->key, s->peer.uid);
-    char who[96];
     struct err e;
 
-    if (j == NULL && submit_check(s, x, &e) < 0) {
+    if (j && j->stored) {
+        answer(session_refer(s, id), j->work.id, j->n_tasks, j->skipped_files, true);
+        return;
+    }
+    if (j) {
+        ask_add(j->submit, s, id, true);                 /* with the first one's answer */
+        return;
+    }
+    if (x->has_key_only && x->key_only && !str_is_empty(x->key)) {
+        ask_key(s, id, x->key);
+        return;
+    }
+    if (submit_check(s, x, &e) < 0) {
         session_error(s, id, &e, e.code == ERR_PERMISSION ? "NotPermitted" : NULL);
         return;
     }
-    struct submit_ask *ask = mem_zalloc(sizeof(*ask));
-    ask->ref = session_refer(s, id);
-    if (j) {
-        ask->existed = true;
-        job_put(j, CHANGE_NEW, NULL, NULL, submitted_then, ask);      /* behind the first one's commit */
-        return;
-    }
-    j = ask->job = job_create(jobs, jobs->last_id + 1);
+    j = job_create(jobs, jobs->last_id + 1);
+    j->submit = mem_zalloc(sizeof(*j->submit));
+    j->submit->job = j;
+    session_author(s, j->submit->who);
     if (fill_job(j, s, x, &e) < 0) {
         session_error(s, id, &e, NULL);
         job_discard(j);
-        free(ask);
         return;
     }
     jobs->last_id++;
-    log_info("job %" PRIu64 ": %s: %" PRIu64 " TFs in %zu files, workflow %s, by %s", j->work.id, j->work.name, j->n_tasks, j->n_files, j->work.workflow, j->owner);
-    job_put(j, CHANGE_NEW, event_create(NULL, session_author(s, who), "job submit", NULL, j->work.name, NULL), files_write, submitted_then, ask);
+    ask_add(j->submit, s, id, false);
+    outcheck(jobs->flow, POOL_ASYNC, j->work.output, j->work.uid, j->work.gid, checked_then, j);
 }

@@ -56,12 +56,17 @@ scheduler_libflow_a_SOURCES = \
 	%D%/idset.c %D%/idset.h \
 	%D%/job.c %D%/job.h \
 	%D%/jobcontrol.c \
+	%D%/jobdetail.c \
+	%D%/jobgate.c \
 	%D%/joblist.c \
 	%D%/jobfull.c \
 	%D%/jobload.c \
+	%D%/jobpace.c \
+	%D%/jobprune.c \
 	%D%/jobsubmit.c \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/nice_work.c \
+	%D%/outcheck.c \
 	%D%/ran.c %D%/ran.h \
 	%D%/run.c %D%/run.h \
 	%D%/runlist.c \
@@ -78,7 +83,9 @@ scheduler_libflow_a_SOURCES = \
 	%D%/verify.c %D%/verify.h \
 	%D%/taskrows.c \
 	%D%/tf.c %D%/tf.h \
-	%D%/wait.c %D%/wait.h
+	%D%/tries.c \
+	%D%/wait.c %D%/wait.h \
+	%D%/why.c
 
 # the helper's side of what sluiced asks of Slurm
 noinst_LIBRARIES += scheduler/libslurmserve.a

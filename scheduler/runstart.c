@@ -47,14 +47,7 @@ char *run_output(const struct conf *conf, const char *workflow, const char *aske
         if (p[3] == '/' || p[3] == '\0')
             return err_null(e, ERR_USAGE, "the output folder \"%.200s\" has \"..\" in it", asked);
     }
-    for (unsigned i = 0; i < conf->n_roots_output; i++) {
-        size_t n = strlen(conf->roots_output[i]);
-        while (n > 1 && conf->roots_output[i][n - 1] == '/')
-            n--;
-        if (strncmp(asked, conf->roots_output[i], n) == 0 && (asked[n] == '/' || asked[n] == '\0' || n == 1))
-            return mem_strdup(asked);
-    }
-    if (conf->n_roots_output == 0)
+    if (str_is_below(asked, conf->roots_output, conf->n_roots_output))
         return mem_strdup(asked);
     return err_null(e, ERR_PERMISSION, "the output folder \"%.200s\" is below none of the configured roots", asked);
 }
@@ -88,18 +81,26 @@ static int start_check(struct session *s, const Sluice__StartRun *m, struct err 
     return size_check(d->flow, m->tf_size, e);
 }
 
+struct start_ask { struct session_ref ref; struct run *run; };
+
+/* It is not started, and nobody heard of it. */
+static void run_discard(struct run *r)
+{
+    TAILQ_REMOVE(&r->work.flow->works, &r->work, entry);
+    TAILQ_REMOVE(&r->runs->open, r, entry);
+    run_destroy(r);
+}
+
 static void started_then(struct run *r, int rc, const struct err *e, void *arg)
 {
-    struct stop_ask *ask = arg;
+    struct start_ask *ask = arg;
     struct session *s = session_find(ask->ref);
     Sluice__StartedRun m = SLUICE__STARTED_RUN__INIT;
 
     if (rc < 0) {
         if (s)
             session_error(s, ask->ref.id, e, "StateNotWritable");
-        TAILQ_REMOVE(&r->work.flow->works, &r->work, entry);
-        TAILQ_REMOVE(&r->runs->open, r, entry);
-        run_destroy(r);
+        run_discard(r);
     } else {
         r->stored = true;
         m.has_id = true;
@@ -109,6 +110,25 @@ static void started_then(struct run *r, int rc, const struct err *e, void *arg)
             session_answer(s, ask->ref.id, &m.base);
     }
     free(ask);
+}
+
+/* Its output folder was looked at. */
+static void checked_then(void *arg, int rc, const struct err *e)
+{
+    struct start_ask *ask = arg;
+    struct run *r = ask->run;
+
+    if (rc < 0) {
+        struct session *s = session_find(ask->ref);
+        if (s)
+            session_error(s, ask->ref.id, e, "OutputUnusable");
+        run_discard(r);
+        free(ask);
+        return;
+    }
+    log_info("run %" PRIu64 ": %s: workflow %s, %u sources, policy %s, by %s", r->work.id, r->work.name, r->work.workflow, r->n_sources,
+             disp_policy_name[r->work.policy], r->owner);
+    run_put(r, CHANGE_NEW, event_create(NULL, r->owner, "run start", NULL, r->work.name, NULL), started_then, ask);
 }
 
 static int start_words(struct run *r, const Sluice__StartRun *m, struct err *e)
@@ -161,15 +181,11 @@ void run_start(struct session *s, uint32_t id, const void *m)
     struct run *r = run_create(runs, runs->last_id + 1, x->sources ? x->sources : 1);
     if (start_fill(r, s, x, &e) < 0) {
         session_error(s, id, &e, NULL);
-        TAILQ_REMOVE(&runs->flow->works, &r->work, entry);
-        TAILQ_REMOVE(&runs->open, r, entry);
-        run_destroy(r);
+        run_discard(r);
         return;
     }
     runs->last_id++;
-    struct stop_ask *ask = mem_zalloc(sizeof(*ask));
-    ask->ref = session_refer(s, id);
-    log_info("run %" PRIu64 ": %s: workflow %s, %u sources, policy %s, by %s", r->work.id, r->work.name, r->work.workflow, r->n_sources,
-             disp_policy_name[r->work.policy], r->owner);
-    run_put(r, CHANGE_NEW, event_create(NULL, r->owner, "run start", NULL, r->work.name, NULL), started_then, ask);
+    struct start_ask *ask = mem_zalloc(sizeof(*ask));
+    *ask = (struct start_ask){ session_refer(s, id), r };
+    outcheck(runs->flow, POOL_ONLINE, r->work.output, r->work.uid, r->work.gid, checked_then, ask);
 }

@@ -104,6 +104,7 @@ static const struct row {
     T(FAILED)        { flow_failed,       FROM_NODE,   RIGHT_NONE },
     T(PUBLISHED)     { flow_published,    FROM_NODE,   RIGHT_NONE },
     T(LOG_LINES)     { show_log_lines,    FROM_NODE,   RIGHT_NONE },
+    T(OUTPUT_CHECKED) { outcheck_answer,  FROM_NODE,   RIGHT_NONE },
 
     T(SOURCE)        { run_source,        FROM_SOURCE, RIGHT_NONE },
     T(ANNOUNCE)      { run_announce,      FROM_SOURCE, RIGHT_NONE },
@@ -118,6 +119,8 @@ static const struct row {
     T(GET_SAMPLES)   { run_samples,       FROM_CLIENT, RIGHT_READ },
     T(GET_JOBS)      { job_list,          FROM_CLIENT, RIGHT_READ },
     T(GET_TASKS)     { job_tasks,         FROM_CLIENT, RIGHT_READ },
+    T(GET_ATTEMPTS)  { job_tries,         FROM_CLIENT, RIGHT_READ },
+    T(GET_WHY)       { why_ask,           FROM_CLIENT, RIGHT_READ },
     T(GET_CRASHES)   { crash_list,        FROM_CLIENT, RIGHT_READ },
     T(GET_SHM)       { shm_show,          FROM_CLIENT, RIGHT_READ },
     T(GET_CONFIG)    { show_config,       FROM_CLIENT, RIGHT_READ },

@@ -117,6 +117,8 @@ struct record *record_create(struct tf *t, const struct end *end, bool incomplet
     r->digest = mem_strdup(end->digest);
     r->stem = t->work->ops->stem(t);
     r->stages = mem_strdup(end->stages);
+    if (t->tried.attempt == t->fence.attempt)
+        r->log = mem_strdup(t->tried.log);
     r->seconds = end->seconds;
     r->bytes = t->bytes;
     r->time = clock_wall_ns();
@@ -164,6 +166,7 @@ void record_free(struct record *r)
     free(r->digest);
     free(r->stem);
     free(r->stages);
+    free(r->log);
     free(r->trouble);
     free(r);
     w->ops->answered(w);
@@ -390,6 +393,7 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     health_done(&t->doubts, s->node, a.is_job, a.work, d->has_process_seconds ? seconds : 0, t->bytes);
     if (t->parts && d->incomplete)
         t->parts->incomplete = true;
+    tf_tried(t, "Done", NULL, d->device, d->log);
     char *stages = ran_text(d->stages, d->n_stages);
     counters_add(s->d->counters, "backend_fallbacks", ran_count(&a.f->ran, stages));
     struct end end = { .outcome = END_DONE, .node = s->node->name, .device = d->device, .digest = d->digest, .stages = stages, .seconds = seconds,
@@ -495,6 +499,8 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
 
     t->tries++;
     t->cancelled = false;
+    if (t->tried.attempt != t->fence.attempt)
+        tf_tried(t, word, text, device, NULL);
     tally_add(&w->failures, word, 1);
     if (verify_settle(t))
         return;
@@ -556,6 +562,12 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
         return;
     if (cancelled && a.goes_on)
         return;
+    struct tried how = { .text = x->text, .device = x->device, .log = x->log };
+    snprintf(how.word, sizeof(how.word), "%s", cancelled && t->cancelled ? "Preempted" : word);
+    if (!a.goes_on)
+        tf_tried(t, how.word, x->text, x->device, x->log);
+    else if (a.is_job)
+        job_store_try(t, a.at, s->node->name, &how);
     if (cancelled) {
         t->work->preempted += t->cancelled;
         requeue(t, 0);
@@ -624,6 +636,7 @@ static bool held_adopt(struct fnode *n, const Sluice__Held *h)
         t = w->is_job ? NULL : run_adopt(w, h->tf->id, h->bytes);
     if (t == NULL || t->charge != NULL || fence_newer(t->fence, at))
         return false;
+    t->tried.attempt = 0;
     log_info("node %s: goes on with %s %" PRIu64 " TF %" PRIu64, n->node->name, w->is_job ? "job" : "run", w->id, t->id);
     t->bytes = h->bytes;
     if (t->parts)

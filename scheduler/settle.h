@@ -15,7 +15,7 @@ struct record {
     struct work *work;
     struct fence fence;
     enum outcome outcome;
-    char  *reason, *text, *node, *device, *digest, *stem, *stages;
+    char  *reason, *text, *node, *device, *digest, *stem, *stages, *log;
     double seconds;
     uint64_t bytes;
     int64_t time;
@@ -36,6 +36,8 @@ void record_restore(struct work *w, uint64_t tf, struct fence fence, const char 
 /* Stores r (again) with its work's totals; by run.c and job.c. */
 void run_store_record(struct record *r);
 void job_store_record(struct record *r);
+/* A try at a job's TF that came to nothing while another one is under way, or will be. */
+void job_store_try(struct tf *t, struct fence at, const char *node, const struct tried *how);
 void record_free(struct record *r);
 void record_verdict(struct record *r);   /* accepted, to its node, if it is in contact */
 void settle_redo(struct flow *f);        /* verdicts for nodes that registered again */

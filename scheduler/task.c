@@ -99,12 +99,19 @@ void task_stems(struct job *j)
     }
 }
 
+char *task_stem_of(const struct job *j, uint64_t number)
+{
+    const struct job_file *f = job_file_of(j, number);
+    char rerun[24] = "";
+
+    if (j->reruns > 0)
+        snprintf(rerun, sizeof(rerun), "rerun-%u/", j->reruns);
+    return mem_printf("%s%s.%" PRIu64, rerun, f->stem, number - f->first_task);
+}
+
 static char *task_stem(const struct tf *t)
 {
-    const struct job *j = job_of(t->work);
-    const struct job_file *f = job_file_of(j, t->id);
-
-    return mem_printf("%s.%" PRIu64, f->stem, t->id - f->first_task);
+    return task_stem_of(job_of(t->work), t->id);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -114,7 +121,7 @@ void job_store_record(struct record *rec)
     struct job *j = job_of(rec->work);
     struct row_task row = { .job = j->work.id, .number = rec->key.tf, .node = rec->node, .device = rec->device, .code = rec->reason, .text = rec->text,
                             .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
-                            .published = rec->published, .seconds = rec->seconds, .time = rec->time };
+                            .published = rec->published, .seconds = rec->seconds, .time = rec->time, .log = rec->log };
 
     row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : j->task[rec->key.tf].aside ? "set-aside" : "failed";
     rec->writing = true;
@@ -201,12 +208,35 @@ static void task_store_wait(struct tf *t, double pause)
     free(stem);
 }
 
+void job_store_try(struct tf *t, struct fence at, const char *node, const struct tried *how)
+{
+    struct job *j = job_of(t->work);
+    char *stem = task_stem(t);
+
+    task_rows_put_try(j, &(struct row_task){ .job = j->work.id, .number = t->id, .state = "failed", .node = node, .device = how->device, .code = how->word,
+                                             .text = how->text, .stem = stem, .epoch = at.epoch, .attempt = at.attempt, .time = clock_wall_ns(), .log = how->log });
+    free(stem);
+}
+
+/* Its try ended, and another one will follow: it goes among the tries. */
+static void try_keep(struct tf *t)
+{
+    struct job *j = job_of(t->work);
+    struct tried *x = &t->tried;
+
+    if (x->kept || x->attempt == 0 || x->attempt != t->fence.attempt)
+        return;
+    x->kept = true;
+    job_store_try(t, t->fence, j->task[t->id].node, x);
+}
+
 /* After a failure it waits, longer each time. */
 static bool task_available(struct tf *t)
 {
     double pause = PAUSE_FIRST;
 
     task_again(t);
+    try_keep(t);
     if (t->tries == 0)
         return true;
     for (unsigned i = 1; i < t->tries && pause < PAUSE_MOST; i++)
@@ -218,6 +248,7 @@ static bool task_available(struct tf *t)
 
 static void task_due(struct tf *t)
 {
+    try_keep(t);                                 /* one that was at a worker before our start, which did not come back with it */
     tf_enter(t, TF_QUEUED, 0);
 }
 
@@ -306,10 +337,10 @@ void task_cancel_all(struct job *j, const char *reason)
 }
 
 /* What is known of its last try stays until the next one; tries are numbered on. */
-void task_again_all(struct job *j)
+void task_again_all(struct job *j, bool done_too)
 {
     for (uint64_t i = 0; i < j->n_tasks; i++) {
-        if (j->task[i].state == TASK_FAILED || j->task[i].state == TASK_CANCELLED)
+        if (done_too || j->task[i].state == TASK_FAILED || j->task[i].state == TASK_CANCELLED)
             task_set(j, i, TASK_WAITING);
     }
     j->next = 0;
@@ -317,17 +348,23 @@ void task_again_all(struct job *j)
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-static const char *state_word(const struct task *x)
+/* Of a task's state; beyond the states: one that is set aside. */
+static unsigned state_index(const struct task *x)
 {
-    return x->state == TASK_FAILED && x->aside ? "set-aside" : task_state_name[x->state];
+    return x->state == TASK_FAILED && x->aside ? TASK_STATES : x->state;
 }
 
-static bool state_asked(const Sluice__GetTasks *x, const struct task *task)
+static const char *state_word(unsigned i)
+{
+    return i == TASK_STATES ? "set-aside" : task_state_name[i];
+}
+
+static bool state_asked(const Sluice__GetTasks *x, const char *word)
 {
     bool asked = x->n_states == 0;
 
     for (size_t i = 0; i < x->n_states; i++)
-        asked = asked || strcmp(x->states[i], state_word(task)) == 0;
+        asked = asked || strcmp(x->states[i], word) == 0;
     return asked;
 }
 
@@ -338,46 +375,65 @@ static void task_message(const struct job *j, uint64_t number, Sluice__Task *m)
 
     sluice__task__init(m);
     m->id = mem_printf("%" PRIu64 "_%" PRIu64, j->work.id, number);
-    m->state = (char *)state_word(x);
+    m->state = (char *)state_word(state_index(x));
     m->node = (char *)x->node;
     m->has_attempt = true;
     m->attempt = x->attempt;
     m->code = (char *)x->code;
     m->text = x->text;
     m->input = f->tfs > 1 ? mem_printf("%s:%" PRIu64, f->path, number - f->first_task) : mem_strdup(f->path);
-    m->output = j->work.output[0] ? mem_printf("%s/%s.%" PRIu64, j->work.output, f->stem, number - f->first_task) : NULL;
+    if (j->work.output[0]) {
+        char *stem = task_stem_of(j, number);
+        m->output = mem_printf("%s/%s", j->work.output, stem);
+        free(stem);
+    }
     m->digest = x->has_digest ? mem_printf("%016" PRIx64, x->digest) : NULL;
     m->has_seconds = x->seconds > 0;
     m->seconds = x->seconds;
 }
 
-void job_tasks(struct session *s, uint32_t id, const void *m)
-{
-    const Sluice__GetTasks *x = m;
-    struct job *j = job_find(s->d->jobs, x->job);
-    uint32_t limit = x->limit && x->limit < 20000 ? x->limit : 1000;
-    Sluice__Tasks answer = SLUICE__TASKS__INIT;
-    struct err e;
+struct tasks_ask { struct session_ref ref; uint64_t from; uint32_t limit; bool all, skipped, state[TASK_STATES + 1]; };
 
-    if (j == NULL || j->task == NULL) {
-        err_set(&e, ERR_NOT_FOUND, j ? "the tasks of job %" PRIu64 " are in the database only: it is over for long" : "no job %" PRIu64, x->job);
-        session_error(s, id, &e, NULL);
+/* A file that is skipped: it has no number. */
+static void skipped_message(const struct job_file *f, Sluice__Task *m)
+{
+    sluice__task__init(m);
+    m->state = "skipped";
+    m->input = mem_strdup(f->path);
+    m->text = f->text;
+}
+
+static void tasks_answer(void *arg, struct job *j, const struct err *e)
+{
+    struct tasks_ask *ask = arg;
+    struct session *s = session_find(ask->ref);
+    Sluice__Tasks answer = SLUICE__TASKS__INIT;
+
+    if (s == NULL || j == NULL) {
+        if (s)
+            session_error(s, ask->ref.id, e, NULL);
+        free(ask);
         return;
     }
-    Sluice__Task *task = mem_array(limit, sizeof(*task));
-    answer.tasks = mem_array(limit, sizeof(struct Sluice__Task *));
-    for (uint64_t i = x->from; i < j->n_tasks; i++) {
-        if (!state_asked(x, &j->task[i]))
+    Sluice__Task *task = mem_array(ask->limit, sizeof(*task));
+    answer.tasks = mem_array(ask->limit, sizeof(struct Sluice__Task *));
+    /* Skipped files come behind the tasks, when they are asked for. */
+    for (uint64_t i = ask->from; i < j->n_tasks + (ask->skipped ? j->n_files : 0); i++) {
+        if (i < j->n_tasks ? !ask->all && !ask->state[state_index(&j->task[i])] : j->file[i - j->n_tasks].tfs > 0)
             continue;
-        if (answer.n_tasks == limit) {
-            answer.has_more = answer.more = true;
+        if (answer.n_tasks == ask->limit) {
+            answer.has_more = answer.more = answer.has_next = true;
+            answer.next = i;
             break;
         }
-        task_message(j, i, &task[answer.n_tasks]);
+        if (i < j->n_tasks)
+            task_message(j, i, &task[answer.n_tasks]);
+        else
+            skipped_message(&j->file[i - j->n_tasks], &task[answer.n_tasks]);
         answer.tasks[answer.n_tasks] = &task[answer.n_tasks];
         answer.n_tasks++;
     }
-    session_answer(s, id, &answer.base);
+    session_answer(s, ask->ref.id, &answer.base);
     for (size_t i = 0; i < answer.n_tasks; i++) {
         free(task[i].id);
         free(task[i].input);
@@ -386,6 +442,20 @@ void job_tasks(struct session *s, uint32_t id, const void *m)
     }
     free(answer.tasks);
     free(task);
+    free(ask);
+}
+
+void job_tasks(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__GetTasks *x = m;
+    struct tasks_ask *ask = mem_zalloc(sizeof(*ask));
+
+    *ask = (struct tasks_ask){ .ref = session_refer(s, id), .from = x->from, .limit = x->limit && x->limit < 20000 ? x->limit : 1000, .all = x->n_states == 0 };
+    for (unsigned i = 0; i <= TASK_STATES; i++)
+        ask->state[i] = state_asked(x, state_word(i));
+    for (size_t i = 0; i < x->n_states; i++)
+        ask->skipped = ask->skipped || strcmp(x->states[i], "skipped") == 0;
+    job_detail(s->d, x->job, tasks_answer, ask);
 }
 
 /* ---- loading ------------------------------------------------------------------------------- */
@@ -443,6 +513,7 @@ static void load_running(struct job *j, const struct row_task *row)
 {
     struct tf *t = load_tf(j, row);
 
+    tf_tried(t, "NodeLost", "sluiced began anew, and its node did not come back with it", row->device, NULL);
     tf_enter(t, TF_WAITING, flow_now(j->work.flow) + j->jobs->d->conf->limits.grace);
     t->pulled = true;
 }
@@ -496,4 +567,22 @@ int task_load(struct job *j, struct db *db, struct err *e)
             task_set(j, i, TASK_CANCELLED);
     }
     return 0;
+}
+
+static int load_unpublished(void *arg, const struct row_task *row)
+{
+    struct loading *l = arg;
+    struct job *j = l->job;
+
+    if (row->state != NULL && strcmp(row->state, "done") == 0 && !row->published && row->number < j->n_tasks)
+        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
+                       false, row->time);
+    return 0;
+}
+
+int task_load_unpublished(struct job *j, struct db *db, struct err *e)
+{
+    struct loading l = { j, e };
+
+    return rows_load_tasks(db, j->work.id, load_unpublished, &l, e);
 }

@@ -16,7 +16,7 @@
 
 enum { MOST = 4096 };                /* rows that gather while a change is under way: a commit of some 20 ms */
 
-struct task_key { uint64_t job, number; };
+struct task_key { uint64_t job, number, attempt; };      /* attempt: of a row among the tries, 0: the task's own row */
 struct task_change {
     UT_hash_handle hh;
     struct task_key key;
@@ -49,7 +49,7 @@ static int batch_write(struct db *db, void *arg, struct err *e)
 
     for (size_t i = 0; i < b->n; i++) {
         struct task_change *c = b->change[i];
-        c->failed = rows_put_task(db, &c->row, e) < 0;
+        c->failed = (c->key.attempt ? rows_put_attempt(db, &c->row, e) : rows_put_task(db, &c->row, e)) < 0;
         if (c->failed && (db_full(db) || db_locked(db)))
             return -1;                           /* no row's fault: all of it is tried again */
         if (c->failed)
@@ -152,14 +152,14 @@ static size_t size_of(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
-void task_rows_put(struct job *j, const struct row_task *row, struct record *rec)
+static void rows_put(struct job *j, const struct row_task *row, uint32_t attempt, struct record *rec)
 {
     struct task_rows *r = j->jobs->rows;
-    size_t size = size_of(row->node) + size_of(row->device) + size_of(row->code) + size_of(row->text) + size_of(row->digest) + size_of(row->stem);
+    size_t size = size_of(row->node) + size_of(row->device) + size_of(row->code) + size_of(row->text) + size_of(row->digest) + size_of(row->stem) + size_of(row->log);
     struct task_change *c = mem_zalloc(sizeof(*c) + size), *before;
     char *at = c->text;
 
-    c->key = (struct task_key){ row->job, row->number };
+    c->key = (struct task_key){ row->job, row->number, attempt };
     c->job = j;
     c->rec = rec;
     c->row = *row;                               /* state is one of the program's own words */
@@ -169,6 +169,7 @@ void task_rows_put(struct job *j, const struct row_task *row, struct record *rec
     c->row.text = keep(&at, row->text);
     c->row.digest = keep(&at, row->digest);
     c->row.stem = keep(&at, row->stem);
+    c->row.log = keep(&at, row->log);
     j->changes++;
     j->row_due = true;
     HASH_FIND(hh, r->waiting, &c->key, sizeof(c->key), before);
@@ -179,6 +180,16 @@ void task_rows_put(struct job *j, const struct row_task *row, struct record *rec
         task_rows_now(r);
     }
     HASH_ADD(hh, r->waiting, key, sizeof(c->key), c);
+}
+
+void task_rows_put(struct job *j, const struct row_task *row, struct record *rec)
+{
+    rows_put(j, row, 0, rec);
+}
+
+void task_rows_put_try(struct job *j, const struct row_task *row)
+{
+    rows_put(j, row, row->attempt, NULL);
 }
 
 struct task_rows *task_rows_create(struct jobs *jobs)

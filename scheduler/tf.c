@@ -189,6 +189,20 @@ void tf_enter(struct tf *t, enum tf_state state, double due)
         flow_kick(w->flow);
 }
 
+static void tried_free(struct tried *x)
+{
+    free(x->text);
+    free(x->device);
+    free(x->log);
+}
+
+void tf_tried(struct tf *t, const char *word, const char *text, const char *device, const char *log)
+{
+    tried_free(&t->tried);
+    t->tried = (struct tried){ .attempt = t->fence.attempt, .text = mem_strdup(text), .device = mem_strdup(device), .log = mem_strdup(log) };
+    snprintf(t->tried.word, sizeof(t->tried.word), "%s", word);
+}
+
 void tf_free(struct tf *t)
 {
     struct work *w = t->work;
@@ -207,6 +221,7 @@ void tf_free(struct tf *t)
     health_dropped(&t->doubts);
     verify_drop(t);
     free(t->last_text);
+    tried_free(&t->tried);
     free(t->last_node);
     free(t->deaths);
     free(t->crash);

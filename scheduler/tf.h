@@ -49,6 +49,7 @@ struct tf {
     bool   cancelled;                /* Cancel was sent; the answer brings it back into the queue */
     char   last_word[24];            /* of the last failure */
     char  *last_text, *last_node;
+    struct tried { uint32_t attempt; bool kept; char word[24]; char *text, *device, *log; } tried;      /* how the newest try that ended did; attempt 0: none yet */
     struct account *avoid[TF_AVOID]; /* refused it, or failed at it */
     unsigned n_avoid;
     struct doubt *doubts;            /* health.h: where it failed */
@@ -125,6 +126,8 @@ struct tf *tf_create(struct work *w, uint64_t id);
 struct tf *tf_find(struct work *w, uint64_t id);
 /* Into another state: keeps the queue, the numbers and the deadline in order. due 0: none. */
 void tf_enter(struct tf *t, enum tf_state state, double due);
+/* Its present try came to that end: for the list of tries. Strings may be NULL. */
+void tf_tried(struct tf *t, const char *word, const char *text, const char *device, const char *log);
 void tf_free(struct tf *t);          /* out of every list; its charge, if any, stays behind without it */
 void work_init(struct work *w, struct flow *f, const struct work_ops *ops, bool is_job, uint64_t id);
 void work_free(struct work *w);      /* contents; no TFs may be left */

@@ -28,6 +28,7 @@ static const struct { const char *table, *sound; } rules[] = {
     { "job_file", "first_task >= 0 AND tfs >= 0 AND (tfs = 0 OR length(extents) = 16 * tfs)"
                   " AND EXISTS (SELECT 1 FROM job WHERE job.id = job AND first_task <= job.tasks AND tfs <= job.tasks - first_task)" },
     { "task",     "EXISTS (SELECT 1 FROM job WHERE job.id = job AND number BETWEEN 0 AND job.tasks - 1)" },
+    { "attempt",  "EXISTS (SELECT 1 FROM job WHERE job.id = job AND number BETWEEN 0 AND job.tasks - 1)" },
 };
 
 static void is_name(sqlite3_context *c, int n, sqlite3_value **v)

@@ -26,6 +26,14 @@ static const struct db_migration migrations[] = {
          "UNIQUE (node, serial)) STRICT" },
     { 6, "ALTER TABLE job ADD COLUMN preempted INTEGER NOT NULL DEFAULT 0; ALTER TABLE job ADD COLUMN straggler REAL NOT NULL DEFAULT 0;"
          "ALTER TABLE task ADD COLUMN tries INTEGER NOT NULL DEFAULT 0; ALTER TABLE task ADD COLUMN deaths TEXT; ALTER TABLE task ADD COLUMN due INTEGER NOT NULL DEFAULT 0" },
+    { 7, "ALTER TABLE job ADD COLUMN after TEXT; ALTER TABLE job ADD COLUMN reruns INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE job ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;"
+         "ALTER TABLE job ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0; ALTER TABLE job ADD COLUMN unpublished INTEGER NOT NULL DEFAULT 0; CREATE INDEX job_pruning ON job (id) WHERE pruned = 1;"
+         "CREATE INDEX job_key ON job (key, uid) WHERE key IS NOT NULL;"
+         "ALTER TABLE task ADD COLUMN log TEXT;"
+         "CREATE TABLE attempt (job INTEGER NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, epoch INTEGER NOT NULL, state TEXT NOT NULL,"
+         " node TEXT, device TEXT, code TEXT, text TEXT, digest TEXT, stem TEXT, seconds REAL NOT NULL, time INTEGER NOT NULL, log TEXT,"
+         " UNIQUE (job, number, attempt)) STRICT" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

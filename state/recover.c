@@ -174,7 +174,7 @@ static int save_table(struct saving *s, struct err *e)
 /* ---- all tables ---- */
 
 /* Marks and history first: should the disk fill, they are the last to be missed. */
-static const char *const tables[] = { "mark", "event", "node", "known_device", "move", "run", "job", "job_file", "task", "run_pruned", "run_tf", "crash", "meta" };
+static const char *const tables[] = { "mark", "event", "node", "known_device", "move", "run", "job", "job_file", "task", "attempt", "run_pruned", "run_tf", "crash", "meta" };
 
 static int nothing(const char *dir, struct err *e)
 {

@@ -330,7 +330,7 @@ static int check_structure(struct db *db, struct str *said, struct err *e)
 
 static int check_tables(struct db *db, struct str *said, struct err *e)
 {
-    static const char *const names[] = { "node", "mark", "move", "event", "run", "run_tf", "job", "job_file", "task", "crash" };
+    static const char *const names[] = { "node", "mark", "move", "event", "run", "run_tf", "job", "job_file", "task", "attempt", "crash" };
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char text[64];
         int64_t n;

@@ -93,6 +93,8 @@ static const struct column job_columns[] = {
     { "submitted", I64, AT(submitted) }, { "begin", I64, AT(begin) }, { "ended", I64, AT(ended) }, { "stages", TEXT, AT(stages) },
     { "nice", INT, AT(nice) }, { "nice_min", INT, AT(nice_min) }, { "nice_max", INT, AT(nice_max) },
     { "preempted", U64, AT(preempted) }, { "straggler", REAL, AT(straggler) },
+    { "after", TEXT, AT(after) }, { "reruns", U32, AT(reruns) }, { "begun", BOOL, AT(begun) }, { "pruned", INT, AT(pruned) },
+    { "unpublished", BOOL, AT(unpublished) },
 };
 #undef ROW
 #define ROW row_job_file
@@ -106,7 +108,13 @@ static const struct column task_columns[] = {
     { "job", U64, AT(job) }, { "number", U64, AT(number) }, { "state", WORD, AT(state) }, { "node", TEXT, AT(node) }, { "device", TEXT, AT(device) },
     { "code", TEXT, AT(code) }, { "text", TEXT, AT(text) }, { "digest", TEXT, AT(digest) }, { "stem", TEXT, AT(stem) }, { "epoch", U64, AT(epoch) },
     { "attempt", U32, AT(attempt) }, { "published", INT, AT(published) }, { "seconds", REAL, AT(seconds) }, { "time", I64, AT(time) },
-    { "tries", U32, AT(tries) }, { "deaths", TEXT, AT(deaths) }, { "due", I64, AT(due) },
+    { "tries", U32, AT(tries) }, { "deaths", TEXT, AT(deaths) }, { "due", I64, AT(due) }, { "log", TEXT, AT(log) },
+};
+/* The same of a try that others came after: its results were published, or never will be. */
+static const struct column attempt_columns[] = {
+    { "job", U64, AT(job) }, { "number", U64, AT(number) }, { "attempt", U32, AT(attempt) }, { "epoch", U64, AT(epoch) }, { "state", WORD, AT(state) },
+    { "node", TEXT, AT(node) }, { "device", TEXT, AT(device) }, { "code", TEXT, AT(code) }, { "text", TEXT, AT(text) }, { "digest", TEXT, AT(digest) },
+    { "stem", TEXT, AT(stem) }, { "seconds", REAL, AT(seconds) }, { "time", I64, AT(time) }, { "log", TEXT, AT(log) },
 };
 #undef ROW
 #define ROW row_crash
@@ -118,7 +126,7 @@ static const struct column crash_columns[] = {
 #undef ROW
 _Static_assert(offsetof(struct row_job_file, extents_size) == offsetof(struct row_job_file, extents) + sizeof(void *), "BYTES: the size follows the pointer");
 
-enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_TASKS_AGAIN, SLOT_DEVICE, SLOT_END };
+enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_ATTEMPT, SLOT_DEVICE, SLOT_END };
 _Static_assert((int)SLOT_END <= (int)DB_STATEMENTS, "every table keeps its statement");
 
 #define COLUMNS(t) t##_columns, ARRAY_LEN(t##_columns)
@@ -133,6 +141,7 @@ static const struct table
     jobs      = { "job",      "id",         (enum db_slot)SLOT_JOB,      COLUMNS(job) },
     job_files = { "job_file", "job, number", (enum db_slot)SLOT_JOB_FILE, COLUMNS(job_file) },
     tasks     = { "task",     "job, number", (enum db_slot)SLOT_TASK,    COLUMNS(task) },
+    attempts  = { "attempt",  "job, number, attempt", (enum db_slot)SLOT_ATTEMPT, COLUMNS(attempt) },
     crashes   = { "crash",    "id",         (enum db_slot)SLOT_CRASH,    COLUMNS(crash) };
 /* clang-format on */
 
@@ -221,15 +230,35 @@ int rows_put_node_shm(struct db *db, const char *name, uint64_t size, struct err
     return rc;
 }
 
-int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e)
+#define TRY_COLUMNS "job, number, attempt, epoch, state, node, device, code, text, digest, stem, seconds, time, log"
+
+static int tasks_again(struct db *db, uint64_t job, const char *which, struct err *e)
 {
-    sqlite3_stmt *s = db_statement(db, SLOT_TASKS_AGAIN, "UPDATE task SET state = 'waiting', tries = 0, deaths = NULL, due = 0 WHERE job = ? AND state IN ('failed', 'cancelled', 'set-aside')", e);
-    if (s == NULL)
-        return -1;
-    sqlite3_bind_int64(s, 1, (sqlite3_int64)job);
-    int rc = sqlite3_step(s) == SQLITE_DONE ? 0 : db_fail(db, e, "cannot store the change");
-    sqlite3_reset(s);
+    char *text = mem_printf("INSERT OR REPLACE INTO attempt (" TRY_COLUMNS ") SELECT " TRY_COLUMNS " FROM task WHERE job = %llu AND %s;"
+                            "UPDATE task SET state = 'waiting', tries = 0, deaths = NULL, due = 0 WHERE job = %llu AND %s", (unsigned long long)job, which, (unsigned long long)job, which);
+    int rc = db_exec(db, text, e);
+
+    free(text);
     return rc;
+}
+
+int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e) { return tasks_again(db, job, "state IN ('failed', 'cancelled', 'set-aside')", e); }
+int rows_put_tasks_anew(struct db *db, uint64_t job, struct err *e)  { return tasks_again(db, job, "state <> 'waiting'", e); }
+
+int rows_prune_job(struct db *db, uint64_t job, unsigned limit, struct err *e)
+{
+    static const char *const tables[] = { "attempt", "task", "job_file" };
+    int gone = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(tables) && gone < (int)limit; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE rowid IN (SELECT rowid FROM %s WHERE job = %llu LIMIT %d)", tables[i], tables[i],
+                 (unsigned long long)job, (int)limit - gone);
+        if (db_exec(db, text, e) < 0)
+            return -1;
+        gone += sqlite3_changes(db->sql);
+    }
+    return gone;
 }
 
 int rows_put_node(struct db *db, const struct row_node *n, struct err *e)         { return put(db, &nodes, n, e); }
@@ -241,6 +270,7 @@ int rows_put_run_tf(struct db *db, const struct row_run_tf *t, struct err *e)   
 int rows_put_job(struct db *db, const struct row_job *j, struct err *e)           { return put(db, &jobs, j, e); }
 int rows_put_job_file(struct db *db, const struct row_job_file *f, struct err *e) { return put(db, &job_files, f, e); }
 int rows_put_task(struct db *db, const struct row_task *t, struct err *e)         { return put(db, &tasks, t, e); }
+int rows_put_attempt(struct db *db, const struct row_task *t, struct err *e)      { return put(db, &attempts, t, e); }
 int rows_put_crash(struct db *db, const struct row_crash *c, struct err *e)       { return put(db, &crashes, c, e); }
 
 /* ---- reading ---- */
@@ -442,6 +472,51 @@ int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const s
     if (cursor_open(&c, db, &jobs, open_only ? "WHERE ended = 0 ORDER BY id" : "ORDER BY id", e) < 0)
         return -1;
     FOR_EACH(c, j, stopped);
+    return cursor_close(&c, stopped);
+}
+
+static int load_one_job(struct cursor *c, int (*each)(void *arg, const struct row_job *), void *arg)
+{
+    struct row_job j;
+    int stopped = 0;
+    FOR_EACH(*c, j, stopped);
+    return cursor_close(c, stopped);
+}
+
+int rows_load_job(struct db *db, uint64_t id, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e)
+{
+    struct cursor c;
+    if (cursor_open(&c, db, &jobs, "WHERE id = ?1", e) < 0)
+        return -1;
+    sqlite3_bind_int64(c.s, 1, (int64_t)id);
+    return load_one_job(&c, each, arg);
+}
+
+int rows_load_job_key(struct db *db, const char *key, uint32_t uid, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e)
+{
+    struct cursor c;
+    if (cursor_open(&c, db, &jobs, "WHERE key = ?1 AND uid = ?2 ORDER BY id LIMIT 1", e) < 0)
+        return -1;
+    sqlite3_bind_text(c.s, 1, key, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(c.s, 2, uid);
+    return load_one_job(&c, each, arg);
+}
+
+int rows_load_attempts(struct db *db, uint64_t job, uint64_t number, uint32_t attempt, int (*each)(void *arg, const struct row_task *), void *arg, struct err *e)
+{
+    static const struct table tries = { "(SELECT " TRY_COLUMNS " FROM attempt WHERE job = ?1 AND number = ?2"
+                                        " UNION ALL SELECT " TRY_COLUMNS " FROM task WHERE job = ?1 AND number = ?2"
+                                        " AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.job = ?1 AND a.number = ?2 AND a.attempt = task.attempt))",
+                                        "", (enum db_slot)0, COLUMNS(attempt) };
+    struct cursor c;
+    struct row_task t = { .published = 1 };
+    int stopped = 0;
+    if (cursor_open(&c, db, &tries, "WHERE ?3 = 0 OR attempt = ?3 ORDER BY attempt", e) < 0)
+        return -1;
+    sqlite3_bind_int64(c.s, 1, (int64_t)job);
+    sqlite3_bind_int64(c.s, 2, (int64_t)number);
+    sqlite3_bind_int64(c.s, 3, attempt);
+    FOR_EACH(c, t, stopped);
     return cursor_close(&c, stopped);
 }
 

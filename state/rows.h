@@ -67,9 +67,16 @@ struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;
     uint32_t uid, gid; int priority; uint32_t attempts; double time_limit; uint64_t tasks, done, failed, skipped, cancelled, retried;
     int64_t submitted, begin, ended; const char *stages; int nice, nice_min, nice_max; uint64_t preempted; double straggler;
+    const char *after; uint32_t reruns; bool begun; int pruned; bool unpublished;
 };
 int rows_put_job(struct db *db, const struct row_job *j, struct err *e);
 int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);
+
+/* The job of that number; that user's job with that key, whenever it was: `each` is called for it, or not at all. */
+int rows_load_job(struct db *db, uint64_t id, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);
+int rows_load_job_key(struct db *db, const char *key, uint32_t uid, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);
+/* Removes at most `limit` rows of a job's files, tasks and tries. The number of rows gone; fewer than limit: that was all. */
+int rows_prune_job(struct db *db, uint64_t job, unsigned limit, struct err *e);
 
 /* A job's input file: number of TFs and the extents of them as packed u64 pairs (offset, size), or why it is skipped. */
 struct row_job_file { uint64_t job; uint32_t number; const char *path; uint64_t first_task, tfs; const void *extents; size_t extents_size; const char *text; };
@@ -80,10 +87,17 @@ int rows_load_job_files(struct db *db, uint64_t job, int (*each)(void *arg, cons
 struct row_task {
     uint64_t job, number; const char *state, *node, *device, *code, *text, *digest, *stem; uint64_t epoch; uint32_t attempt; int published; double seconds; int64_t time;
     uint32_t tries; const char *deaths; int64_t due;
+    const char *log;
 };
 int rows_put_task(struct db *db, const struct row_task *t, struct err *e);
-/* What failed or was cancelled of a job waits again; all else of its rows stays. */
+/* What failed or was cancelled of a job waits again; what is known of its tries so far is kept among the tries. */
 int rows_put_tasks_again(struct db *db, uint64_t job, struct err *e);
+/* The same of everything of a job. */
+int rows_put_tasks_anew(struct db *db, uint64_t job, struct err *e);
+/* A try that others come after. */
+int rows_put_attempt(struct db *db, const struct row_task *t, struct err *e);
+/* All tries of a task, its last one included, oldest first; attempt 0: all, else that one. */
+int rows_load_attempts(struct db *db, uint64_t job, uint64_t number, uint32_t attempt, int (*each)(void *arg, const struct row_task *), void *arg, struct err *e);
 int rows_load_tasks(struct db *db, uint64_t job, int (*each)(void *arg, const struct row_task *), void *arg, struct err *e);
 
 struct row_crash { uint64_t id; int64_t time; const char *node, *device, *word, *text, *folder, *workflow; uint64_t run, job, tf, bytes; uint32_t attempt; int64_t purged; };

@@ -163,9 +163,16 @@ CREATE TABLE job (
     nice_min    INTEGER NOT NULL,
     nice_max    INTEGER NOT NULL,
     preempted   INTEGER NOT NULL DEFAULT 0, -- tries that were given up for a node that was called away
-    straggler   REAL NOT NULL DEFAULT 0     -- of its last TFs, what takes so many times the median starts a second time; 0: nothing does
+    straggler   REAL NOT NULL DEFAULT 0,    -- of its last TFs, what takes so many times the median starts a second time; 0: nothing does
+    after       TEXT,                       -- "ok:ID", "any:ID", "notok:ID": not before that job's end
+    reruns      INTEGER NOT NULL DEFAULT 0, -- how often all of it was asked for again: results of each have names of their own
+    begun       INTEGER NOT NULL DEFAULT 0, -- what it was to wait for (its time, a job) has come
+    pruned      INTEGER NOT NULL DEFAULT 0, -- its files, tasks and tries are removed: 1 being done, 2 done
+    unpublished INTEGER NOT NULL DEFAULT 0  -- it is over, and results that were accepted may not be published yet
 ) STRICT;
 CREATE INDEX job_open ON job (id) WHERE ended = 0;
+CREATE INDEX job_pruning ON job (id) WHERE pruned = 1;
+CREATE INDEX job_key ON job (key, uid) WHERE key IS NOT NULL;
 
 CREATE TABLE job_file (
     job         INTEGER NOT NULL,
@@ -196,7 +203,27 @@ CREATE TABLE task (
     tries      INTEGER NOT NULL DEFAULT 0,  -- that failed
     deaths     TEXT,                        -- nodes on which a process died of it: "n1,n2"
     due        INTEGER NOT NULL DEFAULT 0,  -- of one that waits: not before
+    log        TEXT,                        -- what the reconstruction process printed
     UNIQUE (job, number)
+) STRICT;
+
+-- Tries that others came after; the last one of a task is its row above.
+CREATE TABLE attempt (
+    job      INTEGER NOT NULL,
+    number   INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL,
+    epoch    INTEGER NOT NULL,
+    state    TEXT NOT NULL,
+    node     TEXT,
+    device   TEXT,
+    code     TEXT,
+    text     TEXT,
+    digest   TEXT,
+    stem     TEXT,
+    seconds  REAL NOT NULL,
+    time     INTEGER NOT NULL,
+    log      TEXT,
+    UNIQUE (job, number, attempt)
 ) STRICT;
 
 CREATE TABLE crash (

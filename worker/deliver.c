@@ -412,6 +412,7 @@ static Sluice__Done *make_done(const struct held *h, const Sluice__RecoDone *m, 
     d.wait_seconds = (double)(h->started - h->built) / 1e9;
     d.process_seconds = (double)(h->processed - h->started) / 1e9;
     d.incomplete = h->incomplete;
+    d.log = h->said;
     d.has_nominal = m->has_nominal;
     d.nominal = m->nominal;
 

@@ -11,6 +11,7 @@
 #include "deliver.h"
 #include "log.h"
 #include "mem.h"
+#include "str.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { SAID_MOST = 4096 };       /* bytes of what a process printed that go with a TF */
 
 #define BOOT_S   60.0                            /* from its start to RecoReady; a GPU takes its time */
 #define SETUP_S  60.0                            /* from RecoWorkflow to its answer */
@@ -87,8 +90,18 @@ struct held *device_take_off(struct device *d)
 
     d->held = NULL;
     d->cancel_at = 0;
-    if (h != NULL)
+    if (h != NULL) {
+        const char *said = d->child != NULL ? child_tail_since(d->child, d->said_from, SAID_MOST) : "";
+        struct str shown = { 0 };
+
         h->device = NULL;
+        for (const char *line = said; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
+            str_escape(&shown, line, strcspn(line, "\n"));
+            str_add(&shown, "\n");
+        }
+        free(h->said);
+        h->said = shown.len > 0 ? str_take(&shown) : NULL;
+    }
     return h;
 }
 

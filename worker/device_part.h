@@ -35,6 +35,7 @@ struct device {
     struct { char *recipe; uint64_t used; } recipe[RECIPES];     /* used: turn of the last TF of it */
     unsigned asked;                              /* place of the recipe that was asked for last */
     struct held *held;
+    uint64_t said_from;                          /* what its process had printed when it was given that */
     char     stage[96];                          /* that it said last */
     int64_t  since;                              /* worker_now of the last sign of life in this state */
     int64_t  cancel_at;                          /* 0: not asked to give up */

@@ -89,6 +89,7 @@ static void go(struct device *d)
 
 void talk_give(struct device *d)
 {
+    d->said_from = child_wrote(d->child);
     if (known(d, d->held->work) < 0)
         ask(d, d->held->work);
     else

@@ -77,6 +77,7 @@ static void held_free(struct held *h)
     free(h->segment);
     free(h->stem);
     free(h->cancelled);
+    free(h->said);
     free(h->answer);
     free(h);
 }
@@ -155,6 +156,7 @@ void held_fail(struct held *h, const char *word, const char *stage, const char *
     m.stage = (char *)stage;
     m.device = (char *)device;
     m.crash = (char *)crash;
+    m.log = h->said;
     if (!h->silent)
         log_warning("%s: failed: %s: %s", held_text(h), word, str_text(&shown));
     held_answer(h, &m.base);

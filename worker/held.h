@@ -39,6 +39,7 @@ struct held {
     bool     silent;                             /* sluiced wants to hear nothing more of it */
     bool     dead;                               /* out of the table; freed when no longer busy */
     char    *cancelled;                          /* the reason, or NULL */
+    char    *said;                               /* the last of what its process printed meanwhile, lines as they may be shown; or NULL */
     int64_t  assigned, built, started, processed;               /* monotonic ns */
     struct build    *build;
     struct device   *device;

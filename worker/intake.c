@@ -14,12 +14,14 @@
 #include "mem.h"
 #include "pull.h"
 #include "shm_layout.h"
+#include "str.h"
 #include "userio.h"
 #include "worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ struct file_read {                               /* a range of a file, by a thre
     struct user_id user;
     char    *path;
     uint64_t offset, size;
+    char    *const *roots; unsigned n_roots;     /* of the configuration, which does not change */
     uint8_t *to;
     char     word[24], why[400];
     atomic_uint_fast64_t got;
@@ -209,9 +212,26 @@ static int file_fail(struct file_read *f, const char *word, const char *what)
     return -1;
 }
 
+/* Where symbolic links lead counts: who asked for a path below the roots may have put one there. */
+static bool lies_below(const struct file_read *f, int fd, char where[160])
+{
+    char link[40], real[PATH_MAX];
+
+    if (f->n_roots == 0)
+        return true;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, real, sizeof real - 1);
+    real[n > 0 ? n : 0] = '\0';
+    if (n > 0 && str_is_below(real, f->roots, f->n_roots))
+        return true;
+    snprintf(where, 160, "leads to %.80s, below none of roots_input", real);
+    return false;
+}
+
 static int file_open(struct file_read *f)
 {
     struct stat st;
+    char where[160];
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);     /* a FIFO must not hold the thread */
 
     if (fd < 0)
@@ -219,6 +239,10 @@ static int file_open(struct file_read *f)
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(fd);
         return file_fail(f, "InputMissing", "is not a regular file");
+    }
+    if (!lies_below(f, fd, where)) {
+        close(fd);
+        return file_fail(f, "InputMissing", where);
     }
     if (f->offset > (uint64_t)st.st_size || f->size > (uint64_t)st.st_size - f->offset) {
         char text[120];
@@ -288,6 +312,8 @@ static void start_file(struct held *h, const Sluice__Assign *m)
     f->held = h;
     f->user = (struct user_id){ h->work->has_owner, h->work->uid, h->work->gid };
     f->path = mem_strdup(m->path);
+    f->roots = h->worker->conf->roots_input;
+    f->n_roots = h->worker->conf->n_roots_input;
     f->offset = m->offset;
     f->size = m->size;
     f->to = buffer_at(h->worker->buffer, h->segment[0].offset);

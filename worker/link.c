@@ -16,6 +16,7 @@
 #include "intake.h"
 #include "log.h"
 #include "mem.h"
+#include "outcheck.h"
 #include "peer.h"
 #include "report.h"
 #include "resize.h"
@@ -55,6 +56,12 @@ const char *link_trouble(const struct link *l, int64_t *since)
         return NULL;
     *since = l->lost_at;
     return l->why;
+}
+
+void link_reply(struct link *l, uint32_t id, const ProtobufCMessage *m)
+{
+    if (link_is_up(l))
+        chan_send(l->chan, id, m);
 }
 
 void link_send(struct link *l, const ProtobufCMessage *m)
@@ -221,6 +228,11 @@ static void on_log_query(struct link *l, uint32_t id, const void *arg)
     free(s.line);
 }
 
+static void on_check_output(struct link *l, uint32_t id, const void *arg)
+{
+    outcheck_take(l->worker, id, arg);
+}
+
 static void on_error(struct link *l, uint32_t id, const void *arg)
 {
     const Sluice__Error *m = arg;
@@ -241,6 +253,7 @@ static const struct { unsigned type; bool before; void (*handle)(struct link *l,
     { SLUICE__TYPE__VERDICT,    false, on_verdict },
     { SLUICE__TYPE__CANCEL,     false, on_cancel },
     { SLUICE__TYPE__LOG_QUERY,  true,  on_log_query },
+    { SLUICE__TYPE__CHECK_OUTPUT, false, on_check_output },
 };
 
 static void message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
@@ -306,6 +319,7 @@ static void send_register(struct link *l, Sluice__Held **list, size_t n)
     m.host = host;
     m.building_limit = w->conf->worker.building_limit;
     m.high_water = w->conf->worker.high_water;
+    m.has_checks_output = m.checks_output = 1;
     chan_send(l->chan, 1, &m.base);
     free(dev);
     free(devs);

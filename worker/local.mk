@@ -19,6 +19,7 @@ worker_libworker_a_SOURCES = \
 	%D%/link.c %D%/link.h \
 	%D%/maps.c %D%/maps.h \
 	%D%/marked.c %D%/marked.h \
+	%D%/outcheck.c %D%/outcheck.h \
 	%D%/place.c %D%/place.h \
 	%D%/pool.c %D%/pool.h \
 	%D%/priority.c %D%/priority.h \

@@ -44,7 +44,7 @@ struct child {
     struct ev_timer kill, late;
     struct ev_io out;
     int      pipe;
-    char     tail[TAIL + 1]; size_t n_tail;
+    char     tail[TAIL + 1]; size_t n_tail; uint64_t wrote;
     char     line[512]; size_t n_line;
     char     first[256];                         /* line, as far as it fits */
     bool     quiet, spoke;                       /* spoke: first is whole */
@@ -248,6 +248,7 @@ static void say_line(struct child *c)
 
 static void keep_tail(struct child *c, const char *text, size_t n)
 {
+    c->wrote += n;
     if (n > TAIL) {
         text += n - TAIL;
         n = TAIL;
@@ -290,6 +291,23 @@ const char *child_tail(struct child *c)
 {
     child_read(c);
     return c->tail;
+}
+
+uint64_t child_wrote(struct child *c)
+{
+    child_read(c);
+    return c->wrote;
+}
+
+const char *child_tail_since(struct child *c, uint64_t since, size_t most)
+{
+    uint64_t n = child_wrote(c) - since;
+    bool cut = n > most || n > c->n_tail;
+
+    n = n < most ? n : most;
+    n = n < c->n_tail ? n : c->n_tail;
+    const char *from = c->tail + c->n_tail - n, *line = cut ? strchr(from, '\n') : NULL;
+    return line != NULL && line[1] != '\0' ? line + 1 : from;
 }
 
 /* ---- the start ------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include <ev.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include <stdint.h>
 #include "err.h"
 
 struct place;
@@ -47,6 +48,9 @@ void  child_end(struct child *c, double grace_s);
 void  child_leaves(struct child *c, double grace_s);
 /* The last lines it wrote; valid until the next turn of the loop. */
 const char *child_tail(struct child *c);
+/* How many bytes it wrote so far; the last of what it wrote since, at most `most` bytes of it, whole lines where there are any. Valid until it writes more. */
+uint64_t child_wrote(struct child *c);
+const char *child_tail_since(struct child *c, uint64_t since, size_t most);
 /* The first line that it wrote, "" when there is none; as long as the child. */
 const char *child_first_line(struct child *c);
 /* nice of all its threads: 0, or the errno of one that cannot have it. What its main thread has now. */

@@ -98,7 +98,7 @@ static void first_open_makes_it_and_the_epoch_grows(void **state)
         assert_string_equal(db_dir(db), in(*state, "a/b/state"));
         db_close(db);
     }
-    assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 6);
+    assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 7);
     struct stat st;
     assert_int_equal(stat(in(dir, "state.reserve"), &st), 0);
     assert_int_equal(st.st_size, 4 << 20);
@@ -240,17 +240,17 @@ static void broken_files_are_left_and_the_command_is_named(void **state)
 static void foreign_and_newer_databases_are_refused(void **state)
 {
     fill_marks(*state, 5);
-    raw(*state, "PRAGMA user_version = 7");
-    refuses(*state, NULL, ERR_STATE, "schema version 7", "up to 6", "--restore", NULL);
+    raw(*state, "PRAGMA user_version = 8");
+    refuses(*state, NULL, ERR_STATE, "schema version 8", "up to 7", "--restore", NULL);
     char *report = NULL;
     struct err e = { 0 };
     assert_int_equal(db_recover(*state, &report, &e), -1);
-    assert_non_null(strstr(e.text, "schema version 7"));
+    assert_non_null(strstr(e.text, "schema version 8"));
     free(report);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM mark"), 5);
     raw(*state, "PRAGMA user_version = 200000000");
     refuses(*state, NULL, ERR_FAILED, "is damaged", "--recover", NULL);
-    raw(*state, "PRAGMA user_version = 6; PRAGMA application_id = 4711");
+    raw(*state, "PRAGMA user_version = 7; PRAGMA application_id = 4711");
     refuses(*state, NULL, ERR_FAILED, "another program", NULL);
     raw(*state, "PRAGMA application_id = 1397511491");
     raw(*state, "UPDATE meta SET value = '00112233445566778899aabbccddeeff' WHERE key = 'id'");
@@ -262,7 +262,7 @@ static void foreign_and_newer_databases_are_refused(void **state)
 static const struct db_migration two_steps[] = {
     { 1, "CREATE TABLE first_step (a INTEGER) STRICT" },
     { 2, "ALTER TABLE mark ADD COLUMN ticket TEXT; UPDATE mark SET ticket = 'T' || id" },
-    { 7, "CREATE INDEX mark_ticket ON mark (ticket)" },
+    { 8, "CREATE INDEX mark_ticket ON mark (ticket)" },
 };
 
 static void older_schemas_come_forward_with_a_copy(void **state)
@@ -278,7 +278,7 @@ static void older_schemas_come_forward_with_a_copy(void **state)
         assert_non_null(db);
         assert_int_equal(marks_in(db, true), 20);
         db_close(db);
-        assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 7);
+        assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 8);
         assert_int_equal(raw_int(in(dir, "state.db"), "SELECT count(*) FROM mark WHERE ticket = 'T' || id"), 20);
         assert_int_equal(raw_int(in(dir, "state.db"), "SELECT count(*) FROM sqlite_schema WHERE name = 'first_step'"), from == 0);
         snprintf(begin, sizeof begin, "state.db.v%d-", from);
@@ -286,15 +286,18 @@ static void older_schemas_come_forward_with_a_copy(void **state)
         snprintf(copy, sizeof copy, "%s/%s", dir, find(dir, begin));
         assert_int_equal(raw_int(copy, "PRAGMA user_version"), from);
         assert_int_equal(raw_int(copy, "SELECT count(*) FROM mark"), 20);
-        refuses(dir, NULL, ERR_STATE, "schema version 7", NULL);          /* and the older program refuses it now */
+        refuses(dir, NULL, ERR_STATE, "schema version 8", NULL);          /* and the older program refuses it now */
     }
 }
 
-/* Version 1 had nothing of what the stages ran on, version 2 nothing of it for jobs, version 3 no nice levels of runs and jobs. */
+/* Version 1 had nothing of what the stages ran on, version 2 nothing of it for jobs, version 3 no nice levels of runs and jobs,
+ * version 6 neither tries nor what a job comes after. */
 static void version_1_comes_forward(void **state)
 {
     fill_marks(*state, 3);
-    raw(*state, "ALTER TABLE run DROP COLUMN stages; ALTER TABLE run_tf DROP COLUMN stages; ALTER TABLE job DROP COLUMN stages; DROP TABLE known_device; PRAGMA user_version = 1;"
+    raw(*state, "DROP INDEX job_key; DROP INDEX job_pruning; ALTER TABLE job DROP COLUMN after; ALTER TABLE job DROP COLUMN reruns; ALTER TABLE job DROP COLUMN begun;"
+                "ALTER TABLE job DROP COLUMN pruned; ALTER TABLE job DROP COLUMN unpublished; ALTER TABLE task DROP COLUMN log; DROP TABLE attempt;"
+                "ALTER TABLE run DROP COLUMN stages; ALTER TABLE run_tf DROP COLUMN stages; ALTER TABLE job DROP COLUMN stages; DROP TABLE known_device; PRAGMA user_version = 1;"
                 "ALTER TABLE run DROP COLUMN nice; ALTER TABLE run DROP COLUMN nice_min; ALTER TABLE run DROP COLUMN nice_max;"
                 "ALTER TABLE job DROP COLUMN preempted; ALTER TABLE job DROP COLUMN straggler; ALTER TABLE task DROP COLUMN tries; ALTER TABLE task DROP COLUMN deaths;"
                 "ALTER TABLE task DROP COLUMN due; ALTER TABLE job DROP COLUMN nice; ALTER TABLE job DROP COLUMN nice_min; ALTER TABLE job DROP COLUMN nice_max;"
@@ -305,7 +308,7 @@ static void version_1_comes_forward(void **state)
     assert_non_null(db);
     assert_int_equal(marks_in(db, true), 3);
     db_close(db);
-    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 6);
+    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 7);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM run_tf WHERE tf = 7 AND stages IS NULL"), 1);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(stages) FROM run"), 0);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(stages) FROM job"), 0);
@@ -313,18 +316,19 @@ static void version_1_comes_forward(void **state)
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM job WHERE preempted = 0 AND straggler = 0"), 1);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(tries) + count(deaths) + count(due) FROM task"), 0);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM known_device"), 0);
+    assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM sqlite_schema WHERE name IN ('attempt', 'job_key', 'job_pruning')"), 3);
 }
 
 static void failed_migration_changes_nothing(void **state)
 {
     static const struct db_migration bad[] = {
-        { 7, "ALTER TABLE mark ADD COLUMN ticket TEXT; DELETE FROM mark" },
-        { 8, "ALTER TABLE no_such_table ADD COLUMN x TEXT" },
+        { 8, "ALTER TABLE mark ADD COLUMN ticket TEXT; DELETE FROM mark" },
+        { 9, "ALTER TABLE no_such_table ADD COLUMN x TEXT" },
     };
     fill_marks(*state, 20);
     struct db_hooks hooks = { .migrations = bad, .n_migrations = 2 };
-    refuses(*state, &hooks, ERR_FAILED, "migration of the schema to version 8", "no_such_table", NULL);
-    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 6);
+    refuses(*state, &hooks, ERR_FAILED, "migration of the schema to version 9", "no_such_table", NULL);
+    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 7);
     struct db *db = open_good(*state);
     assert_int_equal(marks_in(db, true), 20);
     db_close(db);
@@ -625,7 +629,7 @@ static void recover_mends_what_can_be_read(void **state)
                 "UPDATE node SET name = CAST(x'6eff31' AS TEXT) WHERE name = 'n006';"
                 "INSERT INTO move VALUES (1, 'n001', 'asynk', '', 'done', '', '', 0, 0, 1, 2), (2, 'n001', 'async', '', 'done', '', '', 0, 0, 1, 2);"
                 "INSERT INTO job_file VALUES (77, 0, '/a', 0, 0, NULL, NULL);"
-                "INSERT INTO task VALUES (77, 0, 'done', 'n', 'd', 'Done', '', '', '', 1, 1, 1, 0.5, 1, 0, NULL, 0)");
+                "INSERT INTO task VALUES (77, 0, 'done', 'n', 'd', 'Done', '', '', '', 1, 1, 1, 0.5, 1, 0, NULL, 0, NULL)");
     char *report = NULL;
     good(db_recover(*state, &report, why));
     print_message("%s", report);

@@ -7,9 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <inttypes.h>
+#include "clock.h"
 #include "farm_double.h"
 #include "mem.h"
 
@@ -37,7 +40,7 @@ static int close_world(void **state)
 }
 
 /* A job of files with so many TFs of 1 MB each; 0 TFs: a file that could not be read. */
-struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold; int priority; double straggler; };
+struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold, there; int priority; double straggler; const char *after; int64_t begin; };      /* there: its key has a job already */
 
 static uint64_t submit(const struct wish *w, bool *existed)
 {
@@ -72,6 +75,9 @@ static uint64_t submit(const struct wish *w, bool *existed)
     m.has_hold = m.hold = w->hold;
     m.has_straggler = w->straggler > 0;
     m.straggler = w->straggler;
+    m.after = (char *)w->after;
+    m.has_begin = w->begin != 0;
+    m.begin = w->begin;
     m.has_priority = w->priority != 0;
     m.priority = w->priority;
     if (w->class) {
@@ -79,7 +85,7 @@ static uint64_t submit(const struct wish *w, bool *existed)
         m.n_classes = 1;
     }
     job_submit(client, 5, &m);
-    assert_int_equal(world_sent(client, &sluice__submitted__descriptor), 0);     /* not before it is on disk */
+    assert_int_equal(world_sent(client, &sluice__submitted__descriptor), w->there);     /* not before it is on disk */
     world_turn();
     Sluice__Submitted *s = TAKE(client, sluice__submitted);
     if (s) {
@@ -137,11 +143,21 @@ static Sluice__Assign *assigned_somewhere(struct node **n)
     return TAKE(n2->session, sluice__assign);
 }
 
+static void detailed(void *arg, struct job *j, const struct err *e)
+{
+    (void)arg;
+    (void)e;
+    assert_non_null(j);
+}
+
+/* With its tasks, which are read again for one that was over at a restart. */
 static struct job *the_job(uint64_t id)
 {
     struct job *j = job_find(world.d.jobs, id);
 
     assert_non_null(j);
+    if (j->ended && !j->pruned)
+        job_detail(&world.d, id, detailed, NULL);
     return j;
 }
 
@@ -217,6 +233,7 @@ static void the_same_key_is_the_same_job(void **state)
     (void)state;
     uint64_t id = submit(&w, &existed);
     assert_false(existed);
+    w.there = true;
     assert_int_equal(submit(&w, &existed), id);
     assert_true(existed);
     finish_all();
@@ -226,7 +243,319 @@ static void the_same_key_is_the_same_job(void **state)
     assert_int_equal(submit(&w, &existed), id);
     assert_true(existed);
     w.key = "night-8";
+    w.there = false;
     assert_int_equal(submit(&w, &existed), id + 1);
+}
+
+static void restart(void)
+{
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+}
+
+/* Memory has the newest jobs that are over; the disk has all. */
+
+static void a_key_of_a_job_that_memory_forgot_gives_that_job(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .key = "night-7" };
+    Sluice__Submit only = SLUICE__SUBMIT__INIT;
+    bool existed = true;
+
+    (void)state;
+    uint64_t id = submit(&w, &existed);
+    finish_all();
+    struct job *j = the_job(id);
+    assert_true(j->stored_over);
+    TAILQ_REMOVE(&world.d.jobs->over, j, entry);         /* as job_retire does once there are more than JOBS_KEPT */
+    world.d.jobs->n_over--;
+    job_destroy(j);
+    assert_null(job_find(world.d.jobs, id));
+    assert_int_equal(submit(&w, &existed), id);
+    assert_true(existed);
+    assert_true(TAILQ_EMPTY(&world.d.jobs->open));       /* the one that was made for the asking is gone */
+    only.key = "night-7";
+    only.has_key_only = only.key_only = true;
+    job_submit(client, 5, &only);
+    Sluice__Submitted *s = TAKE(client, sluice__submitted);
+    assert_int_equal(s->id, id);
+    FREE(s);
+    only.key = "night-8";
+    job_submit(client, 5, &only);
+    error_of(ERR_NOT_FOUND, "night-8");
+    client->peer.uid = 1001;                             /* of somebody else it says nothing */
+    only.key = "night-7";
+    job_submit(client, 5, &only);
+    error_of(ERR_NOT_FOUND, "night-7");
+    assert_int_not_equal(submit(&w, &existed), id);
+    assert_false(existed);
+    finish_all();
+}
+
+/* Begin times survive restarts, and what began goes on whatever the clock does. */
+static void a_job_begins_at_its_time_and_a_clock_that_is_set_back_does_not_stop_it(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .begin = clock_wall_ns() + 3600 * CLOCK_SECOND };
+    Sluice__HoldJob hold = SLUICE__HOLD_JOB__INIT;
+    Sluice__ReleaseJob release = SLUICE__RELEASE_JOB__INIT;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 0);
+    assert_string_equal(job_waits_for(the_job(id)), "BeginTime");
+    restart();
+
+    assert_int_equal(the_job(id)->begin, w.begin);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 0);
+    the_job(id)->begin = clock_wall_ns() - 1;            /* its hour has come */
+    world_pass(0.1);
+    world_turn();
+    assert_true(the_job(id)->begun);
+    the_job(id)->begin = w.begin;                        /* the clock is set back an hour */
+    hold.has_id = release.has_id = true;
+    hold.id = release.id = id;
+    job_hold(client, 6, &hold);
+    world_turn();
+    job_release(client, 7, &release);
+    world_turn();
+    restart();
+
+    assert_true(the_job(id)->begun);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 2);
+}
+
+static void after(uint64_t id, const char *word, char out[40])
+{
+    snprintf(out, 40, "%s:%" PRIu64, word, id);
+}
+
+static void a_job_comes_after_another_ok_notok_or_any(void **state)
+{
+    static const char *const words[] = { "ok", "notok", "any" };
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 1, .hold = true };
+    char text[40];
+    struct node *n;
+
+    (void)state;
+    for (int fails = 0; fails <= 1; fails++) {
+        w.after = NULL;
+        w.hold = true;
+        uint64_t first = submit(&w, NULL), id[3];
+        w.hold = false;
+        for (int i = 0; i < 3; i++) {
+            after(first, words[i], text);
+            w.after = text;
+            id[i] = submit(&w, NULL);
+        }
+        restart();
+            finish_all();
+        for (int i = 0; i < 3; i++)
+            assert_string_equal(job_waits_for(the_job(id[i])), "DependencyNotDone");
+        Sluice__ReleaseJob release = SLUICE__RELEASE_JOB__INIT;
+        release.has_id = true;
+        release.id = first;
+        job_release(client, 7, &release);
+        world_turn();
+        Sluice__Assign *a = assigned_somewhere(&n);
+        assert_non_null(a);
+        assert_int_equal(a->tf->job, first);
+        answer_built(n, a);
+        if (fails)
+            answer_failed(n, a, "BadInput");
+        else
+            answer_done(n, a, false);
+        FREE(a);
+        finish_all();
+        assert_true(the_job(first)->stored_over);
+        int never = fails ? 0 : 1;                       /* ok after a failure, notok after none */
+        assert_string_equal(job_waits_for(the_job(id[never])), "DependencyNeverSatisfied");
+        assert_int_equal(the_job(id[never])->n[TASK_DONE], 0);
+        assert_int_equal(the_job(id[1 - never])->n[TASK_DONE], 1);
+        assert_int_equal(the_job(id[2])->n[TASK_DONE], 1);
+    }
+    w.after = "ok:99";
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_NOT_FOUND, "99");
+    const char *const bad[] = { "ok", "ok:", "ok:0", "okay:1", "ok:1x", ":1", "ok:-1" };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        w.after = bad[i];
+        assert_int_equal(submit(&w, NULL), 0);
+        error_of(ERR_USAGE, "ok:ID, any:ID or notok:ID");
+    }
+}
+
+/* What GetAttempts says: "N STATE CODE" of each, joined. */
+static void tries_are(uint64_t job, uint64_t tf, const char *expect)
+{
+    Sluice__GetAttempts q = SLUICE__GET_ATTEMPTS__INIT;
+    char text[400] = "";
+
+    q.has_job = q.has_tf = true;
+    q.job = job;
+    q.tf = tf;
+    job_tries(client, 9, &q);
+    Sluice__Attempts *m = TAKE(client, sluice__attempts);
+    assert_non_null(m);
+    for (size_t i = 0; i < m->n_attempts; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s %s %s", i ? ", " : "", strrchr(m->attempts[i]->id, '.') + 1, m->attempts[i]->state,
+                 m->attempts[i]->code ? m->attempts[i]->code : "-");
+    assert_string_equal(text, expect);
+    FREE(m);
+}
+
+/* B24: an attempt that failed, and the one after it, are both told of; the job is not failed; a rerun keeps all that. */
+static void B24_each_try_is_kept_and_a_rerun_of_all_has_names_of_its_own(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .output = "/tmp/out" };
+    Sluice__RerunJob again = SLUICE__RERUN_JOB__INIT;
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_failed(n, a, "NodeLost");
+    FREE(a);
+    world_turn();
+    tries_are(id, 0, "1 failed NodeLost");
+    finish_all();
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    tries_are(id, 0, "1 failed NodeLost, 2 done Done");
+    again.has_id = again.has_all = again.all = true;
+    again.id = id;
+    job_rerun(client, 8, &again);
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_string_equal(a->stem, "rerun-1/x.0");
+    assert_int_equal(a->fence->attempt, 3);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    world_turn();
+    answer_published(n, a);
+    FREE(a);
+    finish_all();
+    restart();
+    tries_are(id, 0, "1 failed NodeLost, 2 done Done, 3 done Done");
+    assert_int_equal(the_job(id)->reruns, 1);
+    job_rerun(client, 8, &again);                        /* its tasks are read from the disk first */
+    world_turn();
+    world_turn();
+    a = assigned_somewhere(&n);
+    assert_string_equal(a->stem, "rerun-2/x.0");
+    assert_int_equal(a->fence->attempt, 4);
+    answer_failed(n, a, "BadInput");
+    FREE(a);
+    finish_all();
+    world_forget_sent(client);
+}
+
+static uint64_t rows_in(const char *table)
+{
+    char path[100], ask[80];
+    sqlite3 *sql;
+    sqlite3_stmt *s;
+
+    snprintf(path, sizeof(path), "%s/state.db", world.dir);
+    snprintf(ask, sizeof(ask), "SELECT count(*) FROM %s", table);
+    assert_int_equal(sqlite3_open_v2(path, &sql, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(sql, ask, -1, &s, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    uint64_t n = (uint64_t)sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    sqlite3_close(sql);
+    return n;
+}
+
+/* B39: details of jobs that are over go, by number and by age, the jobs and their keys stay; a start reads no more for them. */
+static void B39_details_of_jobs_are_pruned_by_number_and_age(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 8 }, .n = 1, .key = "first" };
+    Sluice__GetTasks q = SLUICE__GET_TASKS__INIT;
+    bool existed;
+
+    (void)state;
+    uint64_t first = submit(&w, NULL);
+    finish_all();
+    w.key = NULL;
+    uint64_t second = submit(&w, NULL), third = submit(&w, NULL);
+    finish_all();
+    assert_int_equal(rows_in("task"), 24);
+    world.conf->limits.job_tfs = 18;                     /* two jobs with a file of eight each */
+    world_pass(61);
+    world_turn();
+    world_pass(0.1);
+    world_turn();
+    assert_int_equal(rows_in("task"), 16);
+    assert_int_equal(rows_in("job_file"), 2);
+    assert_int_equal(rows_in("job"), 3);
+    assert_int_equal(the_job(first)->pruned, JOB_PRUNED);
+    q.has_job = true;
+    q.job = first;
+    job_tasks(client, 9, &q);
+    error_of(ERR_NOT_FOUND, "no longer kept");
+    restart();
+    assert_int_equal(the_job(first)->n[TASK_DONE], 8);
+    assert_int_equal(the_job(first)->pruned, JOB_PRUNED);
+    w.key = "first";
+    w.there = true;
+    assert_int_equal(submit(&w, &existed), first);
+    assert_true(existed);
+    world.conf->limits.job_age = 1e-9;
+    world_pass(61);
+    for (int i = 0; i < 4; i++) {
+        world_turn();
+        world_pass(0.1);
+    }
+    assert_int_equal(rows_in("task"), 0);
+    assert_int_equal(rows_in("job_file"), 0);
+    assert_int_equal(the_job(second)->n[TASK_DONE] + the_job(third)->n[TASK_DONE], 16);
+    world.conf->limits.job_tfs = 5000000;
+    world.conf->limits.job_age = 7776000;
+}
+
+/* B21: a worker dies between Assign and its acknowledgement, before and after it is built; nothing refers to it afterwards, and the job ends. */
+static void B21_no_task_waits_for_a_worker_that_is_gone(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 6 }, .n = 1, .attempts = 100 };
+    unsigned kills = 0;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (int i = 0; i < 400 && !the_job(id)->ended; i++) {
+        struct node *n;
+        Sluice__Assign *a;
+
+        world_pass(0.05);
+        world_turn();
+        while ((a = assigned_somewhere(&n))) {
+            unsigned how = (unsigned)i % 3;
+            if (kills < 12 && n == n1) {                 /* dead: without a word, once built, or with its answer on the wire */
+                if (how > 0)
+                    answer_built(n, a);
+                FREE(a);
+                world_disconnect(n);
+                flow_worker_lost(n, "its connection was closed");
+                world_forget_sent(n->session ? n->session : client);
+                world_connect(n, NULL, 0, NULL);
+                kills++;
+                break;
+            }
+            answer_built(n, a);
+            answer_done(n, a, true);
+            world_turn();
+            answer_published(n, a);
+            FREE(a);
+        }
+    }
+    finish_all();
+    assert_true(kills > 0);
+    assert_int_equal(the_job(id)->n[TASK_DONE], 6);
+    assert_int_equal(the_job(id)->work.n[TF_BUILDING] + the_job(id)->work.n[TF_BUILT], 0);
+    world_check();
 }
 
 static void every_tf_of_every_file_is_done_once_under_a_name_of_its_own(void **state)
@@ -1168,6 +1497,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_WORLD(a_job_is_checked_before_it_is_accepted),
         WITH_WORLD(the_same_key_is_the_same_job),
+        WITH_WORLD(a_key_of_a_job_that_memory_forgot_gives_that_job),
+        WITH_WORLD(a_job_begins_at_its_time_and_a_clock_that_is_set_back_does_not_stop_it),
+        WITH_WORLD(a_job_comes_after_another_ok_notok_or_any),
+        WITH_WORLD(B24_each_try_is_kept_and_a_rerun_of_all_has_names_of_its_own),
+        WITH_WORLD(B39_details_of_jobs_are_pruned_by_number_and_age),
+        WITH_WORLD(B21_no_task_waits_for_a_worker_that_is_gone),
         WITH_WORLD(every_tf_of_every_file_is_done_once_under_a_name_of_its_own),
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
         WITH_WORLD(classes_are_kept),

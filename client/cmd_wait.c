@@ -1,0 +1,151 @@
+/* cmd_wait.c - until a job, a run or a move is over; a job's progress meanwhile, on a terminal
+ *
+ * The rate and the time that is left are sluiced's: of the last minute, and nothing where nothing is known.
+ */
+#include "config.h"
+
+#include "command.h"
+
+#include "call.h"
+#include "clock.h"
+#include "mem.h"
+#include "progress.h"
+#include "show.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AWAY_S = 30 };
+
+enum { PATIENCE_S = 2 };             /* before a job that gets nowhere says why */
+
+static Sluice__Waited *ask_waited(struct context *ctx, const char *kind, uint64_t id, double timeout_s, double limit_s, struct err *e)
+{
+    Sluice__Wait q = SLUICE__WAIT__INIT;
+
+    q.kind = (char *)kind;
+    q.has_id = 1;
+    q.id = id;
+    q.has_timeout = timeout_s > 0;
+    q.timeout = timeout_s;
+    return call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s, AWAY_S, e);
+}
+
+/* A wait without a word looks the same whether work is on or no node is there to do it. */
+static void tell_why_it_waits(struct context *ctx, uint64_t id)
+{
+    Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
+    Sluice__Jobs *jobs;
+    struct err e;
+
+    q.has_id = q.has_all = q.all = 1;
+    q.id = id;
+    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, &e);
+    if (jobs != NULL && jobs->n_jobs == 1 && jobs->jobs[0]->running == 0 && jobs->jobs[0]->why != NULL && jobs->jobs[0]->why[0] != '\0') {
+        char *why = show_text(jobs->jobs[0]->why);
+
+        fprintf(stderr, "job %" PRIu64 " waits: %s (sluice status says what to do; an interrupt ends the waiting, not the job)\n", id, why);
+        free(why);
+    }
+    call_free(jobs);
+}
+
+/* One line over and over: how far it is, how fast, how long yet. */
+static void show_progress(struct context *ctx, uint64_t id, struct progress *p)
+{
+    Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
+    Sluice__Jobs *jobs;
+    char beside[200] = "", left[CLOCK_TEXT];
+    struct err e;
+    int n = 0;
+
+    q.has_id = q.has_all = q.all = 1;
+    q.id = id;
+    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, &e);
+    if (jobs != NULL && jobs->n_jobs == 1) {
+        const Sluice__Job *j = jobs->jobs[0];
+
+        if (j->has_rate)
+            n += snprintf(beside + n, sizeof(beside) - (size_t)n, "%.3g TF/s  ", j->rate);
+        if (j->has_remaining)
+            n += snprintf(beside + n, sizeof(beside) - (size_t)n, "about %s left  ", clock_duration_text((int64_t)j->remaining * CLOCK_SECOND, left));
+        else if (j->running == 0 && j->why != NULL)
+            n += snprintf(beside + n, sizeof(beside) - (size_t)n, "%.60s  ", j->why);
+        if (j->failed > 0)
+            snprintf(beside + n, sizeof(beside) - (size_t)n, "%" PRIu64 " failed", j->failed);
+        char *shown = show_text(beside);
+        progress_show(p, j->done + j->failed + j->cancelled, j->tasks, shown);
+        free(shown);
+    }
+    call_free(jobs);
+}
+
+/* Asks again every second, so that the line moves. NULL: e says why. */
+static Sluice__Waited *watch_job(struct context *ctx, uint64_t id, double limit_s, struct progress *p, struct err *e)
+{
+    int64_t until = clock_mono_ns() + (int64_t)(limit_s * 1e9);
+    Sluice__Waited *w;
+
+    for (;;) {
+        double left = limit_s > 0 ? (double)(until - clock_mono_ns()) / 1e9 : 1;
+
+        show_progress(ctx, id, p);
+        w = ask_waited(ctx, "job", id, left < 0.001 ? 0.001 : left < 1 ? left : 1, 0, e);
+        if (w == NULL || w->code != ERR_TIMEOUT || (limit_s > 0 && clock_mono_ns() >= until))
+            break;
+        call_free(w);
+    }
+    progress_clear(p);
+    return w;
+}
+
+int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
+{
+    bool told = quiet || strcmp(kind, "job") != 0 || (limit_s > 0 && limit_s <= PATIENCE_S);
+    Sluice__Waited *w = NULL;
+    struct progress p;
+    int status;
+
+    if (!told) {
+        w = ask_waited(ctx, kind, id, PATIENCE_S, 0, e);
+        if (w == NULL)
+            return -1;
+        if (w->code == ERR_TIMEOUT) {
+            call_free(w);
+            w = NULL;
+            tell_why_it_waits(ctx, id);
+            limit_s -= limit_s > 0 ? PATIENCE_S : 0;
+        }
+    }
+    progress_start(&p);
+    if (w == NULL && p.on && !quiet && strcmp(kind, "job") == 0)
+        w = watch_job(ctx, id, limit_s, &p, e);
+    else if (w == NULL)
+        w = ask_waited(ctx, kind, id, limit_s, limit_s > 0 ? limit_s + 5 : 0, e);
+    if (w == NULL)
+        return -1;
+    status = (int)w->code;
+    if (!quiet && w->text != NULL && w->text[0] != '\0') {
+        char *text = show_text(w->text);
+
+        fprintf(stderr, "%s\n", text);
+        free(text);
+    }
+    call_free(w);
+    return status;
+}
+
+int cmd_wait(struct context *ctx, const struct args *a, struct err *e)
+{
+    struct args kind = { .given = &(struct given){ "wait", a->at[0] }, .n_given = 1 };
+    double limit = 0;
+    uint64_t id;
+
+    if (args_word(&kind, "wait", "job run move", NULL, e) == NULL)
+        return err_set(e, ERR_USAGE, "wait '%s': job, run or move is wanted", a->at[0]);
+    if (args_id(a->at[0], a->at[1], &id, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
+        return -1;
+    return wait_until_over(ctx, a->at[0], id, limit, false, e);
+}

@@ -1,0 +1,194 @@
+/* paths.c - which files a job is to have: named, below folders, in lists
+ *
+ * Whatever comes is bounded: lists by their size, folders by their depth. A folder that cannot be read is said and counted like a file that cannot.
+ */
+#include "config.h"
+
+#include "paths.h"
+
+#include "command.h"
+#include "mem.h"
+#include "str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <uthash.h>
+
+enum { LIST_LIMIT = 64 << 20, DEPTH_MOST = 32 };
+
+static void add_taken(struct paths *p, char *path)
+{
+    if (p->n == p->cap) {
+        p->cap = p->cap ? 2 * p->cap : 64;
+        p->path = mem_grow(p->path, p->cap, sizeof(*p->path));
+    }
+    p->path[p->n++] = path;
+}
+
+static void add_empty(struct paths *p, const char *path, char *text)
+{
+    p->empty = mem_grow(p->empty, p->n_empty + 1, sizeof(*p->empty));
+    p->empty[p->n_empty++] = (struct empty){ mem_strdup(path), text };
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool ends_in_tf(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 3 && strcmp(name + n - 3, ".tf") == 0;
+}
+
+/* The names in a folder that do not begin with a dot, in order. */
+static char **names_in(const char *folder, size_t *n)
+{
+    DIR *d = opendir(folder);
+    char **name = NULL;
+    size_t cap = 0;
+    struct dirent *entry;
+
+    *n = 0;
+    if (d == NULL)
+        return NULL;
+    errno = 0;
+    while ((entry = readdir(d)) != NULL) {
+        if (entry->d_name[0] == '.')
+            continue;
+        if (*n == cap) {
+            cap = cap ? 2 * cap : 64;
+            name = mem_grow(name, cap, sizeof(*name));
+        }
+        name[(*n)++] = mem_strdup(entry->d_name);
+    }
+    int error = errno;
+    closedir(d);
+    errno = error;
+    if (*n > 1)
+        qsort(name, *n, sizeof(*name), by_name);
+    return name != NULL ? name : mem_array(1, sizeof(*name));
+}
+
+/* How many were found. Symbolic links to folders are not followed: they may lead round in a circle. */
+static size_t add_folder(struct paths *p, const char *folder, int depth)
+{
+    size_t n, found = 0;
+    char **name = depth < DEPTH_MOST ? names_in(folder, &n) : NULL;
+
+    if (name == NULL) {
+        add_empty(p, folder, depth < DEPTH_MOST ? mem_strdup(strerror(errno)) : mem_printf("more than %d folders in one another", DEPTH_MOST));
+        return 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        char *path = mem_printf("%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name[i]);
+        struct stat st;
+
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+            found += add_folder(p, path, depth + 1);
+            free(path);
+        } else if (ends_in_tf(name[i])) {
+            add_taken(p, path);
+            found++;
+        } else {
+            free(path);
+        }
+        free(name[i]);
+    }
+    free(name);
+    return found;
+}
+
+void paths_add(struct paths *p, const char *path)
+{
+    char *whole = args_path(path);
+    struct stat st;
+
+    if (stat(whole, &st) < 0 || !S_ISDIR(st.st_mode)) {
+        add_taken(p, whole);
+        return;
+    }
+    if (add_folder(p, whole, 0) == 0)
+        add_empty(p, whole, mem_strdup("no file in this folder ends in .tf"));
+    free(whole);
+}
+
+/* All of it, refused beyond the limit before it is kept. */
+static int read_all(FILE *f, const char *file, struct str *s, struct err *e)
+{
+    char step[65536];
+    size_t n;
+
+    while ((n = fread(step, 1, sizeof(step), f)) > 0) {
+        str_addn(s, step, n);
+        if (s->len > LIST_LIMIT || memchr(step, '\0', n) != NULL)
+            return err_set(e, ERR_USAGE, "%s: a list of paths, one a line, is wanted, at most 64 MiB without zero bytes", file);
+    }
+    return ferror(f) ? err_errno(e, ERR_FAILED, "%s", file) : 0;
+}
+
+int paths_read(struct paths *p, const char *file, struct err *e)
+{
+    FILE *f = strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
+    struct str s = { 0 };
+    int r;
+
+    if (f == NULL)
+        return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_FAILED, "%s", file);
+    r = read_all(f, strcmp(file, "-") == 0 ? "standard input" : file, &s, e);
+    for (char *line = r == 0 ? s.p : NULL, *end; line != NULL && *line != '\0'; line = end) {
+        size_t n = strcspn(line, "\n");
+
+        end = line + n + (line[n] == '\n');
+        while (n > 0 && line[n - 1] == '\r')         /* a list that was written on Windows */
+            n--;
+        line[n] = '\0';
+        if (n > 0 && line[0] != '#')
+            paths_add(p, line);
+    }
+    str_free(&s);
+    if (f != stdin)
+        fclose(f);
+    return r;
+}
+
+struct seen { UT_hash_handle hh; const char *path; };
+
+void paths_once(struct paths *p)
+{
+    struct seen *all = NULL, *seen = mem_array(p->n + 1, sizeof(*seen)), *found;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        HASH_FIND_STR(all, p->path[i], found);
+        if (found != NULL) {
+            free(p->path[i]);
+            p->twice++;
+            continue;
+        }
+        seen[kept].path = p->path[kept] = p->path[i];
+        HASH_ADD_KEYPTR(hh, all, seen[kept].path, strlen(seen[kept].path), &seen[kept]);
+        kept++;
+    }
+    HASH_CLEAR(hh, all);
+    free(seen);
+    p->n = kept;
+}
+
+void paths_free(struct paths *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        free(p->path[i]);
+    for (size_t i = 0; i < p->n_empty; i++) {
+        free(p->empty[i].path);
+        free(p->empty[i].text);
+    }
+    free(p->path);
+    free(p->empty);
+}

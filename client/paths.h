@@ -1,0 +1,23 @@
+/* paths.h - which files a job is to have: named, below folders, in lists */
+#ifndef SLUICE_PATHS_H
+#define SLUICE_PATHS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "err.h"
+
+struct paths {
+    char **path; size_t n, cap;         /* absolute */
+    struct empty { char *path, *text; } *empty; size_t n_empty;       /* folders that gave nothing, and why */
+    size_t twice;                       /* named again, and taken once */
+};
+
+/* A file, or a folder: then the files in it and below it whose names end in .tf, in order of their names. Names that begin with a dot are passed over. */
+void paths_add(struct paths *p, const char *path);
+/* A list, one path a line; empty lines and lines that begin with # are passed over. "-": the standard input. */
+int  paths_read(struct paths *p, const char *file, struct err *e);
+/* Takes out what was named before. */
+void paths_once(struct paths *p);
+void paths_free(struct paths *p);
+
+#endif

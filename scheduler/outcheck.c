@@ -1,0 +1,150 @@
+/* outcheck.c - whether results can be put where somebody wants them, before a job or a run is accepted
+ *
+ * From: jobsubmit.c, runstart.c.  To: a worker (CheckOutput), who tries it with that user's rights; back to the caller.
+ * sluiced never touches that disk. One that hangs holds up nobody but the asker: the next worker is asked, three at most. Without a worker that could be
+ * asked the folder is believed: the first result will tell.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "chan.h"
+#include "flow_core.h"
+#include "log.h"
+#include "mem.h"
+
+enum { ASKED_MOST = 3 };
+#define ANSWER_LIMIT 3.0         /* s for a worker's answer */
+
+struct outcheck {
+    struct outcheck *next;
+    uint32_t number, uid, gid;
+    int    pool;
+    char  *output;
+    double until;
+    unsigned n_asked;
+    char   asked[ASKED_MOST][64];        /* names of nodes */
+    void (*then)(void *arg, int rc, const struct err *e);
+    void  *arg;
+};
+
+static void over(struct flow *f, struct outcheck *c, int rc, const struct err *e)
+{
+    for (struct outcheck **p = &f->outchecks; *p; p = &(*p)->next) {
+        if (*p == c) {
+            *p = c->next;
+            break;
+        }
+    }
+    c->then(c->arg, rc, e);
+    free(c->output);
+    free(c);
+}
+
+static bool can_ask(const struct outcheck *c, const struct fnode *n)
+{
+    const struct node *x = n->node;
+
+    if (x->session == NULL || x->registered == NULL || !x->registered->checks_output || x->contact != SLUICE__CONTACT__UP)
+        return false;
+    for (unsigned i = 0; i < c->n_asked; i++) {
+        if (strcmp(c->asked[i], x->name) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* One of the pool before any other. */
+static struct fnode *next_node(struct flow *f, const struct outcheck *c)
+{
+    struct fnode *found = NULL;
+
+    for (struct fnode *n = f->nodes; n; n = n->hh.next) {
+        if (can_ask(c, n) && (found == NULL || (found->node->pool != c->pool && n->node->pool == c->pool)))
+            found = n;
+    }
+    return found;
+}
+
+static bool ask_next(struct flow *f, struct outcheck *c)
+{
+    Sluice__CheckOutput m = SLUICE__CHECK_OUTPUT__INIT;
+    struct fnode *n;
+
+    m.output = c->output;
+    m.has_uid = m.has_gid = true;
+    m.uid = c->uid;
+    m.gid = c->gid;
+    while (c->n_asked < ASKED_MOST && (n = next_node(f, c)) != NULL) {
+        snprintf(c->asked[c->n_asked++], sizeof(c->asked[0]), "%s", n->node->name);
+        if (chan_send(n->node->session->chan, c->number, &m.base) < 0)
+            continue;
+        c->until = flow_now(f) + ANSWER_LIMIT;
+        return true;
+    }
+    return false;
+}
+
+void outcheck(struct flow *f, int pool, const char *output, uint32_t uid, uint32_t gid, void (*then)(void *arg, int rc, const struct err *e), void *arg)
+{
+    static uint32_t last;
+    struct outcheck *c = mem_zalloc(sizeof(*c));
+
+    *c = (struct outcheck){ .number = ++last ? last : ++last, .uid = uid, .gid = gid, .pool = pool, .output = mem_strdup(output), .then = then, .arg = arg,
+                            .next = f->outchecks };
+    f->outchecks = c;
+    if (output[0] == '\0' || !ask_next(f, c))
+        over(f, c, 0, NULL);
+}
+
+void outcheck_answer(struct session *s, uint32_t id, const void *m)
+{
+    const Sluice__OutputChecked *x = m;
+    struct flow *f = s->d->flow;
+    struct outcheck *c = f->outchecks;
+    bool asked = false;
+    struct err e;
+
+    while (c && c->number != id)
+        c = c->next;
+    for (unsigned i = 0; c && i < c->n_asked; i++)
+        asked = asked || strcmp(c->asked[i], s->node->name) == 0;
+    if (!asked)
+        return;                                  /* too late, or never asked */
+    if (x->code == 0) {
+        over(f, c, 0, NULL);
+        return;
+    }
+    err_set(&e, x->code <= ERR_LOST ? (enum err_code)x->code : ERR_FAILED, "results cannot be put into the output folder %.300s: node %s says: %.200s", c->output,
+            s->node->name, x->text ? x->text : "no");
+    over(f, c, -1, &e);
+}
+
+void outcheck_tick(struct flow *f)
+{
+    double now = flow_now(f);
+    struct outcheck *c, *next;
+    struct err e;
+
+    for (c = f->outchecks; c; c = next) {
+        next = c->next;
+        if (now < c->until)
+            continue;
+        log_warning("output folder %s: no word on it from node %s within %.0f s", c->output, c->asked[c->n_asked - 1], ANSWER_LIMIT);
+        if (ask_next(f, c))
+            continue;
+        err_set(&e, ERR_STATE, "whether results can be put into the output folder %.300s is not known: node%s %s%s%s%s%s did not answer within %.0f s; does its disk hang?",
+                c->output, c->n_asked > 1 ? "s" : "", c->asked[0], c->n_asked > 1 ? ", " : "", c->asked[1], c->n_asked > 2 ? ", " : "", c->asked[2], ANSWER_LIMIT);
+        over(f, c, -1, &e);
+    }
+}
+
+void outcheck_drop(struct flow *f)
+{
+    struct err e;
+
+    err_set(&e, ERR_STATE, "sluiced ends");
+    while (f->outchecks)
+        over(f, f->outchecks, -1, &e);
+}

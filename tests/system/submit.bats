@@ -1,0 +1,158 @@
+#!/usr/bin/env bats
+# What a job may be made of, what is refused before it is one, and what people are told of it afterwards.
+load ../lib
+
+setup() { farm_setup; }
+teardown() { farm_teardown; }
+
+async_farm() {
+  farm_up --nodes mi50:2 --nominal mi50="${1:-50}"
+  sluice move mi50-001 --to async --wait --timeout 20s
+}
+
+# refused STATUS TEXT COMMAND...: it ends with that status and says that on stderr, and there is no new job or run.
+refused() {
+  local want=$1 text=$2 jobs runs
+  shift 2
+  jobs=$(json '.jobs | length' sluice jobs --all) runs=$(json '.runs | length' sluice runs --all)
+  run --separate-stderr "$@"
+  [[ $status -eq $want && $stderr == *"$text"* ]] || { echo "status $status instead of $want: $stderr"; return 1; }
+  [[ $(json '.jobs | length' sluice jobs --all) == "$jobs" && $(json '.runs | length' sluice runs --all) == "$runs" ]]
+}
+
+@test "folders, lists and rubbish: every TF of every file once, bad ones named, counted, exit status 10" {
+  async_farm
+  mkdir -p "$FARM/in/deep/er" "$FARM/in/.hidden" "$FARM/none"
+  cp "$(sample 2)" "$FARM/in/a.tf"; cp "$(sample 2)" "$FARM/in/deep/er/b.tf"; cp "$(sample 2)" "$FARM/in/.hidden/no.tf"; echo no >"$FARM/in/notes.txt"
+  [ "$(json '.jobs[0] | [.tasks, .skipped] | join(" ")' sluice submit "$FARM/in" --workflow none)" = "2 0" ]
+  # named twice, in another way, from a list with CRLF, comments and empty lines: taken once
+  printf '# a list\r\n\r\n%s\r\n%s\n%s' "$FARM/in/a.tf" "$FARM/in" "$FARM/in/a.tf" >"$FARM/list"
+  run --separate-stderr sluice submit --input - --workflow none <"$FARM/list"
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"2 files are named more than once"* ]]
+  is '.jobs[0].tasks' 2 sluice job show "$output"
+  # a FIFO, a folder without files, something that is none, an empty one, what is not there
+  mkfifo "$FARM/fifo.tf"; head -c 5000 /dev/urandom >"$FARM/rubbish.tf"; : >"$FARM/empty.tf"
+  run --separate-stderr sluice submit "$FARM/in/a.tf" "$FARM/fifo.tf" "$FARM/none" "$FARM/rubbish.tf" "$FARM/empty.tf" "$FARM/gone.tf" --workflow none
+  [ "$status" -eq 10 ]
+  id=$output
+  for bad in fifo.tf none rubbish.tf empty.tf gone.tf; do [[ $stderr == *"skipped $FARM/$bad: "* ]]; done
+  run sluice wait job "$id" --timeout 30s
+  [ "$status" -eq 10 ]
+  is '.jobs[0] | [.tasks, .done, .skipped] | join(" ")' "1 1 5" sluice job show "$id"
+  [ "$(json '.tasks | length' sluice job tfs "$id" -t skipped)" -eq 5 ]
+  json '.tasks[] | select(.input | endswith("fifo.tf")).text' sluice job tfs "$id" -t skipped | grep -q FIFO
+  refused 1 "at most 4 may be (--max-bad)" sluice submit "$FARM/in/a.tf" "$FARM/fifo.tf" "$FARM/none" "$FARM/rubbish.tf" "$FARM/empty.tf" "$FARM/gone.tf" --max-bad 4
+  refused 1 "no time-frame in any" sluice submit "$FARM/rubbish.tf" "$FARM/none"
+  refused 3 "No such file" sluice submit "$FARM/gone.tf"
+  refused 2 "without zero bytes" sluice submit --input /dev/zero
+  refused 2 "a folder, or --input" sluice submit
+}
+
+@test "what cannot work is refused at submit and at run start, with the file and what was wanted, and nothing is left of it" {
+  async_farm
+  f=$(sample 2)
+  : >"$FARM/file"; mkdir "$FARM/closed"; chmod 500 "$FARM/closed"
+  for out in /proc/x "$FARM/file" "$FARM/file/below"; do
+    refused 4 "output folder $out" sluice submit "$f" --output "$out"
+    refused 4 "output folder $out" sluice run start --output "$out"
+  done
+  refused 2 "nosuch" sluice submit "$f" --workflow nosuch
+  refused 2 "its stages are decode" sluice submit "$f" --backend nosuch=cpu
+  refused 2 "" sluice submit "$f" --set decode.nosuch=1
+  refused 3 "class 'mi300'" sluice submit "$f" --class mi300
+  refused 2 "" sluice submit "$f" --begin yesterday
+  refused 2 "ok:ID, any:ID or notok:ID" sluice submit "$f" --after 1
+  refused 3 "no job 77" sluice submit "$f" --after ok:77
+  [ ! -e "$FARM/file/below" ]
+  sluice submit "$f" --output "$FARM/fresh/folder" --wait --quiet
+  [ -z "$(find "$FARM/fresh" -name '.sluice-check*')" ]
+}
+
+@test "roots are held against where symbolic links lead, at submit and by the worker" {
+  farm_up --nodes mi50:2 >/dev/null
+  sluice down --dir "$FARM/farm"
+  mkdir -p "$FARM/data" "$FARM/results" "$FARM/elsewhere"
+  cp "$(sample 2)" "$FARM/data/a.tf"; cp "$(sample 2)" "$FARM/elsewhere/b.tf"
+  ln -s "$FARM/elsewhere/b.tf" "$FARM/data/link.tf"; ln -s "$FARM/elsewhere" "$FARM/results/link"
+  printf 'roots_input = { "%s" }\nroots_output = { "%s" }\n' "$FARM/data" "$FARM/results" >>"$FARM/farm/sluice.conf"
+  farm_up --nodes mi50:2
+  sluice move mi50-001 --to async --wait --timeout 20s
+  refused 5 "leads to" sluice submit "$FARM/data/link.tf" --output "$FARM/results"
+  refused 5 "below none of the configured roots" sluice submit "$FARM/elsewhere/b.tf" --output "$FARM/results"
+  refused 5 "below none of the configured roots" sluice submit "$FARM/data/a.tf" --output "$FARM/elsewhere"
+  refused 5 "leads to" sluice submit "$FARM/data/a.tf" --output "$FARM/results/link"
+  id=$(sluice submit "$FARM/data/a.tf" --output "$FARM/results" --hold)
+  ln -sf "$FARM/elsewhere/b.tf" "$FARM/data/a.tf"                # changed behind our back
+  sluice job release "$id"
+  run sluice wait job "$id" --timeout 30s
+  [ "$status" -eq 10 ]
+  is '.tasks[0].code' InputMissing sluice job tfs "$id"
+  json '.tasks[0].text' sluice job tfs "$id" | grep -q 'leads to'
+}
+
+@test "why says what a job, a TF and a node wait for; logs tell of every try; a rerun keeps both" {
+  async_farm
+  f=$(sample 2)
+  held=$(sluice submit "$f" --workflow none --hold)
+  later=$(sluice submit "$f" --workflow none --begin now+1h)
+  after=$(sluice submit "$f" --workflow none --after "ok:$held")
+  has() { json '.why[].code' sluice why "$1" | grep -qx "$2" || { sluice why "$1"; return 1; }; }
+  has "$held" Held; has "$later" BeginTime; has "$after" DependencyNotDone
+  is '.jobs[0].why' DependencyNotDone sluice job show "$after"
+  [ "$(json '.jobs[0] | [.after, .key] | tojson' sluice job show "$after")" = "[\"ok:$held\",null]" ]
+  sluice job release "$held"
+  sluice wait job "$after" --timeout 30s
+  sluice mark mi50-001 "fan is loud"
+  id=$(sluice submit "$f" --output "$FARM/out")
+  has "$id" MarkedByOperator; has "$id" OtherPool; has "${id}_0" MarkedByOperator; has mi50-001 MarkedByOperator
+  json '.why[] | select(.code == "Mark").text' sluice why mi50-001 | grep -q 'fan is loud'
+  json '.why[] | select(.code == "MarkedByOperator") | [.count, .nodes[0]] | join(" ")' sluice why "$id" | grep -qx '1 mi50-001'
+  sluice clear mi50-001 "fan replaced" >/dev/null
+  sluice wait job "$id" --timeout 30s
+  has "$id" Done; has "${id}_0" Done
+  run --separate-stderr sluice why "${id}_9"; [ "$status" -eq 3 ]
+  run --separate-stderr sluice why 9x; [ "$status" -eq 2 ]
+  (cd "$FARM/out" && find . -type f | sort | xargs md5sum) >"$FARM/before"
+  sluice job rerun "$id"
+  sluice wait job "$id" --timeout 30s
+  (cd "$FARM/out" && md5sum --quiet -c "$FARM/before")
+  cmp "$FARM"/out/*.digits "$FARM"/out/rerun-1/*.digits
+  [ "$(json '[.attempts[] | .id, .state] | join(" ")' sluice logs "${id}_0")" = "${id}_0.1 done ${id}_0.2 done" ]
+  is '.attempts[0].output' "$FARM/out/$(basename "$f" .tf).0" sluice logs "${id}_0.1"
+  run --separate-stderr sluice logs "${id}_0.3"; [ "$status" -eq 3 ]
+  is '.logs | length' 3 sluice logs --node mi50-001 --lines 3
+  is '.hostlists[0] | [.list, .count] | join(" ")' 'n[1-3] 3' sluice hostlist fold n1 n2 n3
+  is '[.hosts[].name] | join(" ")' 'n1 n2 n3' sluice hostlist unfold 'n[1-3]'
+  sluice job cancel "$later"
+  sluice check
+}
+
+@test "a job that runs tells its rate and how long it will take; of one that does not move it tells neither" {
+  async_farm 200
+  for ((i = 0; i < 40; i++)); do ln -s "$(sample 2)" "$FARM/in-$i.tf"; done
+  held=$(sluice submit "$FARM"/in-*.tf --workflow decode --hold)
+  is '.jobs[0] | [.rate, .remaining] | tojson' '[null,null]' sluice job show "$held"
+  sluice job release "$held"
+  wait_until 20 eval '[ "$(json ".jobs[0].rate != null and .jobs[0].done >= 10" sluice job show '"$held"')" = true ]'
+  # 200 ms a TF on one device: 5 a second; 30 of them about 6 s
+  json '.jobs[0] | .rate > 1 and .rate < 7 and (.remaining - (.waiting + .running) / .rate | fabs) < 0.5' sluice job show "$held" | grep -qx true
+  sluice job cancel "$held"
+  is '.jobs[0] | [.rate, .remaining] | tojson' '[null,null]' sluice job show "$held"
+}
+
+@test "B24 a worker that is killed while it writes: nothing half is seen, the next try is another one, the job is not failed" {
+  farm_up --nodes mi50:2 --nominal mi50=1500
+  sluice move mi50-001 --to async --wait --timeout 20s
+  id=$(sluice submit "$(sample 2)" --output "$FARM/out")
+  wait_until 20 is '.tasks[0].state' running sluice job tfs "$id"
+  kill -9 "$(json '.nodes[0].pid // empty' sluice node show mi50-001 2>/dev/null || jq -r .pid "$FARM/farm/run/mi50-001/status.json")"
+  [ -z "$(find "$FARM/out" -name '*.digits' 2>/dev/null)" ]
+  farm_up
+  sluice wait job "$id" --timeout 60s
+  is '.jobs[0].state' done sluice job show "$id"
+  [ "$(json '[.attempts[] | .state] | join(" ")' sluice logs "${id}_0")" = "failed done" ]
+  is '.attempts[0].code' NodeLost sluice logs "${id}_0.1"
+  [ "$(find "$FARM/out" -type f | wc -l)" -eq 2 ]
+  sluice check
+}
