@@ -1,0 +1,214 @@
+#!/usr/bin/env bats
+# Slurm beside it, the real one: slurmctld with nodes on this host, sluiced with its helper, fake workers of the same names, a run and jobs.
+load ../lib
+load ../rig
+
+LAB=$SLUICE_SRCDIR/tests/slurm/lab
+
+need_slurm() {
+  [[ -x $SLUICE_BUILDDIR/sluice-slurm ]] || skip "built without libslurm (libslurm-dev)"
+  PATH=$PATH:/usr/sbin
+  for p in slurmctld slurmd munged sbatch; do command -v $p >/dev/null || skip "no $p here (slurmctld slurmd slurm-client munge)"; done
+}
+
+# as the user under test: root, or nobody when AS is set
+as() { if [[ ${AS:-} == nobody ]]; then as_nobody "$@"; else "$@"; fi; }
+
+lab() { as env "SLURM_LAB_DIR=$LABDIR" "SLURM_LAB_CONF=${LAB_CONF:-}" "$LAB" "$@" 2>>"$LABDIR.out" 3>&- || { tail -n 20 "$LABDIR.out"; return 1; }; }
+ctld() { cat "$LABDIR/run/ctld.pid"; }
+sl() { as env "SLURM_CONF=$LABDIR/slurm.conf" timeout 20 "$@"; }
+
+setup() {
+  need_slurm
+  rig_setup
+  LABDIR=$(mktemp -d /tmp/sluice-lab.XXXXXX)      # its sockets want a short path
+  chmod 755 "$LABDIR"
+}
+teardown() {
+  [[ -n ${LABDIR:-} ]] || return 0
+  local rc=0
+  kill -CONT "$(ctld 2>/dev/null)" 2>/dev/null || true
+  farm_teardown || rc=1
+  lab stop || rc=1
+  rm -rf "$LABDIR" "$LABDIR.out"
+  return $rc
+}
+
+# cluster N LINE...: a Slurm of N nodes, its slurm.conf with these lines besides, and sluiced; the last node is Slurm's for good, n1 and what ONLINE says are ours at first.
+cluster() {
+  local n=$1
+  shift
+  LAB_CONF=$(printf '%s\n' 'SchedulerParameters=batch_sched_delay=0' 'KillWait=2' "$@")
+  [[ ${AS:-} != nobody || $EUID -ne 0 ]] || chown nobody "$LABDIR" "$FARM" "$FARM/farm"
+  touch "$LABDIR.out"; chmod 666 "$LABDIR.out"
+  lab start "$n"
+  sluiced_conf
+  farm_start
+}
+sluiced_conf() {
+  {
+    echo "class fake { devices = 2 shm = 1G }"
+    echo "node \"${ONLINE:-n[1-4]}\" { class = fake slurm = lend }"
+    echo "node \"${ASYNC:-n[5-9]}\" { class = fake pool = async slurm = lend }"
+    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf }"
+    [[ ${AS:-} != nobody || $EUID -ne 0 ]] || echo 'role admin { users = { root } }'
+  } >"$FARM/conf"
+}
+farm_start() {
+  if [[ ${AS:-} == nobody && $EUID -eq 0 ]]; then
+    start sluiced setpriv --reuid=nobody --regid=nogroup --clear-groups env "HOME=$FARM" -- sluiced --config "$FARM/conf" --state "$FARM/farm/state" --socket "$SLUICE_SOCKET" --log "$FARM/farm/sluiced.log"
+  else
+    daemon
+  fi
+}
+
+node_is() { is ".nodes[0].$2" "$3" sluice node show "$1"; }
+# say NODE: what Slurm says of it
+says() { sl sinfo -h -N -n "$1" -o '%T' | head -n 1; }
+whole() { [[ $(says "$1") != *drain* && $(says "$1") != *down* ]] || { says "$1"; return 1; }; }
+says_is() { [[ $(says "$1") == "$2" ]] || { says "$1"; return 1; }; }
+has_res() { sl scontrol show res "sluice-$1" >/dev/null 2>&1; }
+has_no_res() { ! has_res "$1"; }
+job_is() { [[ $(sl squeue -h -j "$1" -o %T 2>/dev/null) == "$2" ]]; }
+job_reason() { sl squeue -h -j "$1" -o %r; }
+
+@test "nodes go to and fro 20 times while jobs of Slurm and a run go on: slurmctld stays, jobs elsewhere are left alone, no TF is lost" {
+  cluster 9
+  local pid_before witness i a b t
+  pid_before=$(ctld)
+  start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 9 --name-prefix n --width 1 --class fake --devices 2 --seconds-per-tf 0.02 --quiet
+  wait_until 10 is '[.nodes[] | select(.usable)] | length' 4 sluice nodes
+  wait_until 10 has_res n4
+  run has_res n5; [ "$status" -ne 0 ]
+  witness=$(sl sbatch --parsable -w n9 -o /dev/null --wrap 'sleep 600')
+  sl sbatch --array=1-2000 --requeue -o /dev/null --chdir=/ --wrap 'sleep 0.3' >/dev/null
+  run_start --sources 1
+  source_start --count 1 --hold --rate 40 --size 100000 --tfs 1000000
+  wait_until 10 is '.runs[0].done > 5' true sluice run show "$RUN"
+  wait_until 10 job_is "$witness" RUNNING
+  ours=(n1 n2 n3 n4) theirs=(n5 n6 n7 n8)
+  for ((i = 0; i < 20; i++)); do
+    a=${ours[0]} b=${theirs[0]}
+    sluice move "$b" --to online --when now --wait --timeout 20s >/dev/null || { sluice moves; false; }
+    sluice move "$a" --to async --wait --timeout 20s >/dev/null || { sluice moves; false; }
+    has_res "$b"; has_no_res "$a"
+    ours=("${ours[@]:1}" "$b") theirs=("${theirs[@]:1}" "$a")
+    [[ $(ctld) == "$pid_before" ]] && kill -0 "$pid_before"
+  done
+  # nothing of Slurm runs on what is ours
+  run sl squeue -h -t R,CG -w "$(IFS=,; echo "${ours[*]}")" -o '%i %N'
+  [ -z "$output" ]
+  # work of Slurm began again where it was given back
+  wait_until 20 jobs_run_on "$(IFS=,; echo "${theirs[*]}")"
+  # who waits does so for a node, not for a begin time
+  run sl squeue -h -t PD -o '%r'
+  [[ $output != *BeginTime* ]]
+  [[ $(sl squeue -h -j "$witness" -o '%T %N') == "RUNNING n9" ]]
+  [[ $(sl scontrol show job "$witness") == *"Restarts=0"* ]]
+  sluice run stop "$RUN" --data-timeout 20s >/dev/null
+  t=$(sluice run show "$RUN" --json)
+  [ "$(jq '.runs[0].done' <<<"$t")" -gt 50 ]
+  jq -e '.runs[0] | .announced == .done and .lost == 0 and .failed == 0 and .in_flight == 0' <<<"$t"
+  sluice check >/dev/null
+}
+jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
+
+@test "an administrator's drain at any step survives the move, and a resume of a node of ours starts nothing there; as an unprivileged user" {
+  [[ $EUID -ne 0 ]] || AS=nobody
+  ASYNC="n[5-6]" cluster 6
+  local job
+  # before the move
+  sl scontrol update nodename=n5 state=drain reason="admin: before"
+  wait_until 10 node_is n5 'marks[0].reason' "admin: before"
+  # while jobs end: n6 is being emptied
+  job=$(sl sbatch --parsable -w n6 -o /dev/null --chdir=/ --wrap 'sleep 600')
+  wait_until 10 job_is "$job" RUNNING
+  sluice move n5,n6 --to online >/dev/null
+  wait_until 10 has_res n6
+  sl scontrol update nodename=n6 state=drain reason="admin: during"
+  wait_until 10 node_is n6 'marks[0].reason' "admin: during"
+  wait_until 10 node_is n5 pool online
+  node_is n6 pool async
+  sluice moves --json | jq -e '.moves[] | select(.node == "n6") | .text | test("jobs of Slurm are there")'
+  sl scancel "$job"
+  wait_until 20 node_is n6 pool online
+  # ours now, and marked; n4 is ours and whole: it is resumed without need
+  sl scontrol update nodename=n4 state=drain reason="admin: on ours"
+  wait_until 10 node_is n4 'marks[0].reason' "admin: on ours"
+  sluice mark n3 "our own" >/dev/null
+  wait_until 10 says_is n3 drained
+  job=$(sl sbatch --parsable -w n3 -o /dev/null --chdir=/ --wrap 'sleep 600')
+  sl scontrol update nodename=n3 state=resume
+  wait_until 10 says_is n3 drained          # said again, as our mark is still there
+  [[ $(sl sinfo -h -R -n n3 -o %E) == "sluice: our own"* ]]
+  job_is "$job" PENDING
+  sl scancel "$job"
+  # given back: every foreign drain is as it was
+  sluice move n4,n5,n6 --to async --wait --timeout 20s >/dev/null
+  has_no_res n4; has_no_res n5; has_no_res n6
+  [[ $(sl sinfo -h -R -n n4 -o %E) == "admin: on ours" ]]
+  [[ $(sl sinfo -h -R -n n5 -o %E) == "admin: before" ]]
+  [[ $(sl sinfo -h -R -n n6 -o %E) == "admin: during" ]]
+  # a resume there takes the mark away here; our own is ours to clear
+  sl scontrol update nodename=n[4-6] state=resume
+  wait_until 10 is '[.nodes[] | select(.name != "n3") | .marks[]] | length' 0 sluice nodes
+  sluice clear n3 "done" >/dev/null
+  wait_until 10 whole n3
+}
+
+@test "slurmctld killed, stopped and restarted, helpers, sluiced and munged killed, slurm.conf broken: both sides agree again by themselves" {
+  cluster 6
+  local i
+  agree() {
+    local n
+    for n in n1 n2 n3; do has_res $n || return 1; done
+    for n in n4 n5; do has_no_res $n || return 1; done
+    [[ $(says n2) == drained ]] && node_is n5 'marks[0].reason' "admin: bad" && node_is n1 'slurm.reserved' true
+  }
+  ours() { for n in n1 n2 n3; do wait_until 20 has_res $n; done; }
+  ours
+  sluice move n4 --to async --wait --timeout 20s >/dev/null
+  sluice mark n2 "our own" >/dev/null
+  sl scontrol update nodename=n5 state=drain reason="admin: bad"
+  wait_until 20 agree
+  wait_until 10 grep -aq "admin: bad" "$LABDIR/state/node_state"         # slurmctld saves after its answer
+  # killed right after its answer: what it had not saved is said again
+  sluice mark n1 "short" >/dev/null; wait_until 10 says_is n1 drained
+  lab down -9 ctld
+  sluice clear n1 "gone" >/dev/null
+  lab up ctld
+  wait_until 20 whole n1
+  wait_until 20 agree
+  # stopped: the alarm, and nobody waits
+  kill -STOP "$(ctld)"
+  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent") != null' true sluice status
+  sluice mark n3 "while it stood" >/dev/null
+  timeout 2 sluice ping >/dev/null
+  kill -CONT "$(ctld)"
+  wait_until 20 says_is n3 drained
+  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
+  sluice clear n3 "over" >/dev/null
+  # helpers, and sluiced itself with a move under way
+  pkill_of() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/stat" 2>/dev/null) == "$PID_sluiced" ]] && kill -KILL "${p#/proc/}"; done; true; }
+  pkill_of
+  wait_until 20 whole n3
+  sluice move n4 --to online >/dev/null
+  daemon_kill
+  farm_start
+  wait_until 20 node_is n4 pool online
+  sluice move n4 --to async >/dev/null
+  pkill_of
+  wait_until 20 node_is n4 pool async
+  # munged
+  lab down munged
+  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent") != null' true sluice status
+  lab up munged
+  # a typing error in slurm.conf ends the helpers only
+  cp "$LABDIR/slurm.conf" "$FARM/good"
+  echo "NoSuchKey=1" >>"$LABDIR/slurm.conf"
+  pkill_of
+  wait_until 20 is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("slurm.conf|NoSuchKey|onfiguration"; "i")] | any' true sluice status
+  cat "$FARM/good" >"$LABDIR/slurm.conf"
+  wait_until 40 agree
+  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
+}
