@@ -292,7 +292,8 @@ int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
     }
     if (show_columns_check(ctx, &listing, e) < 0 || text_options(a, &q, e) < 0 || number_options(a, &q, e) < 0)
         goto out;
-    if (!str_is_empty(q.key) && (s = ask_key(ctx, q.key, e)) == NULL && e->code != ERR_NOT_FOUND)
+    /* a sluiced that does not know the question takes it for a job without files */
+    if (!str_is_empty(q.key) && (s = ask_key(ctx, q.key, e)) == NULL && e->code != ERR_NOT_FOUND && e->code != ERR_USAGE)
         goto out;
     if (s == NULL && gather(a, &files, e) == 0 && make_files(&files, &q, args_has(a, "quiet"), e) == 0)
         s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S, e);

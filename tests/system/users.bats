@@ -1,0 +1,65 @@
+#!/usr/bin/env bats
+# Files of users are read and written with their rights: two users and root beside each other.
+load ../lib
+load ../rig
+
+setup() { rig_setup; }
+teardown() { farm_teardown; }
+
+# by USER COMMAND...: as that user, with the groups of the user data base.
+by() {
+  local user=$1
+  shift
+  setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups env "HOME=$FARM" "PATH=$PATH" "$@"
+}
+# file_of USER NAME: a sample that only that user can read; the path.
+file_of() { cp "$(sample 2)" "$FARM/$2.tf"; chown "$1:" "$FARM/$2.tf"; chmod 600 "$FARM/$2.tf"; echo "$FARM/$2.tf"; }
+folder_of() { mkdir -p "$FARM/$2"; chown "$1:" "$FARM/$2"; chmod 700 "$FARM/$2"; echo "$FARM/$2"; }
+
+@test "inputs are read and results written as who submitted: two users and root, each kept out of the other's" {
+  [[ $EUID -eq 0 ]] || skip "only root can act as two users"
+  real_class 20
+  printf 'role shift { users = { "nobody", "daemon" } }\n' >>"$FARM/conf"
+  daemon
+  sluice node add r1 --class real --pool async >/dev/null
+  worker r1 --
+  wait_until 20 is '.nodes[0].usable' true sluice nodes
+  a=$(file_of nobody a) b=$(file_of daemon b) out_a=$(folder_of nobody out-a) out_b=$(folder_of daemon out-b)
+
+  ja=$(by nobody sluice submit "$a" --output "$out_a")
+  jb=$(by daemon sluice submit "$b" --output "$out_b")
+  for j in "$ja" "$jb"; do sluice wait job "$j" --timeout 60s; done
+  [ "$(stat -c %U "$out_a"/* | sort -u)" = nobody ]
+  [ "$(stat -c %U "$out_b"/* | sort -u)" = daemon ]
+  [ "$(find "$out_a" "$out_b" -type f | wc -l)" -eq 4 ]
+  [ "$(json '.jobs[] | select(.id == '"$ja"').owner' sluice jobs --all)" = nobody ]
+
+  # what he cannot read or write himself nobody does for him
+  run --separate-stderr by daemon sluice submit "$a" --output "$out_b"
+  [[ $status -eq 1 && $stderr == *"Permission denied"* ]]
+  run --separate-stderr by daemon sluice submit "$b" --output "$out_a"
+  [[ $status -eq 5 && $stderr == *"output folder $out_a"*"Permission denied"* ]]
+  run --separate-stderr by daemon sluice submit "$b" --output "$out_a/deeper"
+  [ "$status" -eq 5 ]
+
+  # the rights are those at the time of the work: a path that came to lead elsewhere opens nothing
+  job=$(by daemon sluice submit "$b" --output "$out_b/later" --hold)
+  chown nobody: "$b"
+  by daemon sluice job release "$job"
+  run sluice wait job "$job" --timeout 60s
+  [ "$status" -eq 10 ]
+  is '.tasks[0].code' InputMissing sluice job tfs "$job"
+  json '.tasks[0].text' sluice job tfs "$job" | grep -q 'Permission denied'
+  [ -z "$(find "$out_b/later" -type f)" ]
+
+  # one's own jobs; root may all
+  run --separate-stderr by nobody sluice job cancel "$jb"
+  [ "$status" -ne 0 ]
+  job=$(sluice submit "$a" --output "$out_a/by-root")
+  sluice wait job "$job" --timeout 60s
+  [ "$(stat -c %U "$out_a"/by-root/* | sort -u)" = root ]
+  # and the worker is itself again: it goes on for others
+  job=$(by nobody sluice submit "$a" --output "$out_a/again")
+  sluice wait job "$job" --timeout 60s
+  sluice check
+}
