@@ -90,21 +90,43 @@ static char *real_path(const char *path)
     return real;
 }
 
+enum { PATH_MOST = 4000 };           /* bytes, as sluiced takes them */
+
+/* A name that cannot be told as it is (too long, no UTF-8) is told as far as it can. */
 static Sluice__InputFile *input_skipped(const char *path, const char *why)
 {
     Sluice__InputFile *f = mem_zalloc(sizeof(*f));
+    size_t n = strnlen(path, PATH_MOST);
 
     sluice__input_file__init(f);
-    f->path = mem_strdup(path);
+    f->path = mem_zalloc(n + 1);
+    memcpy(f->path, path, n);
+    str_mend(f->path, n);
     f->text = mem_strdup(why);
     return f;
+}
+
+/* Why a path is nothing that a job can have, whatever lies there; NULL: it is. */
+static const char *unfit(const char *path)
+{
+    size_t n = strlen(path);
+    char *mended = mem_strdup(path);
+
+    str_mend(mended, n);
+    bool same = strcmp(mended, path) == 0;
+    free(mended);
+    return n > PATH_MOST ? "its name is longer than 4000 bytes" : !same ? "its name is not UTF-8" : NULL;
 }
 
 static Sluice__InputFile *input_file(const char *path, bool *missing)
 {
     Sluice__InputFile *f;
     struct scan s;
+    const char *why = unfit(path);
 
+    *missing = false;
+    if (why != NULL)
+        return input_skipped(path, why);
     scan_file(path, &s);
     *missing = s.missing;
     f = input_skipped(path, s.trouble != NULL ? without_path(s.trouble, path) : NULL);
@@ -269,8 +291,11 @@ static Sluice__Submitted *ask_key(struct context *ctx, const char *key, struct e
 
 static int gather(const struct args *a, struct paths *files, struct err *e)
 {
-    for (int i = 0; i < a->n; i++)
+    for (int i = 0; i < a->n; i++) {
+        if (a->at[i][0] == '\0')
+            return err_set(e, ERR_USAGE, "submit: an empty name is no file");
         paths_add(files, a->at[i]);
+    }
     if (args_has(a, "input") && paths_read(files, args_text(a, "input", ""), e) < 0)
         return -1;
     paths_once(files);

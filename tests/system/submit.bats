@@ -47,6 +47,13 @@ refused() {
   refused 3 "No such file" sluice submit "$FARM/gone.tf"
   refused 2 "without zero bytes" sluice submit --input /dev/zero
   refused 2 "a folder, or --input" sluice submit
+  refused 2 "an empty name" sluice submit ""
+  # one line that cannot even be told does not stop the others
+  { echo "$FARM/in/a.tf"; printf '%s/\xff\xfe.tf\n' "$FARM"; printf 'x%.0s' {1..5000}; echo; echo "../../../nowhere/../x.tf"; } >"$FARM/list"
+  run --separate-stderr sluice submit --input "$FARM/list" --workflow none
+  [ "$status" -eq 10 ]
+  [[ $stderr == *"not UTF-8"* && $stderr == *"longer than 4000 bytes"* ]]
+  is '.jobs[0] | [.tasks, .skipped] | join(" ")' "1 3" sluice job show "$output"
 }
 
 @test "what cannot work is refused at submit and at run start, with the file and what was wanted, and nothing is left of it" {
