@@ -130,6 +130,11 @@ static const struct key slurm_keys[] = {
     { "poll",          REAL, AT(conf_slurm, poll),          0.05, 60, "1" },
     { "timeout",       REAL, AT(conf_slurm, timeout),       0.1, 600, "15" },
     { "settle",        REAL, AT(conf_slurm, settle),        0, 3600, "10" },
+    { "partition",     NAME, AT(conf_slurm, partition) },
+    { "account",       NAME, AT(conf_slurm, account) },
+    { "max_leases",    UINT, AT(conf_slurm, max_leases),    0, 65536, "0" },
+    { "lease_time",    REAL, AT(conf_slurm, lease_time),    60, 31536000, "3600" },
+    { "lease_nice",    INT,  AT(conf_slurm, lease_nice),    -10000, 10000, "0" },
     { "program",       PATH, AT(conf_slurm, program) },
     { "conf",          PATH, AT(conf_slurm, conf) },
 };

@@ -64,6 +64,10 @@ struct conf_slurm {             /* section slurm { }: the Slurm beside us, for n
     double   poll;              /* s between two looks, default 1 */
     double   timeout;           /* s for an answer of the helper before it is replaced, default 15: more than Slurm's MessageTimeout */
     double   settle;            /* s that slurmctld must have been up before what it no longer says clears a mark, default 10 */
+    char    *partition, *account;       /* of leases; NULL: Slurm's default */
+    unsigned max_leases;        /* jobs that hold nodes of Slurm for async work of ours, default 0: none is asked for */
+    double   lease_time;        /* s that one lasts, default 3600, whole minutes */
+    int      lease_nice;        /* of these jobs, default 0 */
     char    *program;           /* the helper; NULL: sluice-slurm beside sluiced, or where it is installed */
     char    *conf;              /* Slurm's configuration; NULL: where libslurm looks */
 };

@@ -133,6 +133,12 @@ static void print_slurm(const Sluice__SlurmInfo *i)
     add_text(&s, "; reservation ", i->reservation);
     add_text(&s, "; not done: ", i->trouble);
     line("slurm", &s);
+    if (i->lease != NULL)
+        str_addf(&s, "%s, job %u", i->lease, i->lease_job);
+    if (i->has_lease_end)
+        add_seconds(&s, ", ends in ", (double)((i->lease_end - clock_wall_ns()) / CLOCK_SECOND));
+    add_text(&s, ": ", i->lease_why);
+    line("lease", &s);
 }
 
 static void print_work(const Sluice__Node *n)

@@ -134,7 +134,7 @@ static const struct column columns[] = {
     { "seconds_per_tf", NULL, AS_SECONDS }, { "last_contact_s", NULL, AS_SECONDS }, { "clock_offset", NULL, AS_SECONDS },
     { "clock_error", NULL, AS_SECONDS },
     { "slurm", .make = make_slurm }, { "slurm_state", "slurm.state" }, { "slurm_mode", "slurm.mode" }, { "slurm_reserved", "slurm.reserved" },
-    { "slurm_reservation", "slurm.reservation" }, { "slurm_trouble", "slurm.trouble" },
+    { "slurm_reservation", "slurm.reservation" }, { "slurm_trouble", "slurm.trouble" }, { "lease", "slurm.lease" },
     { "nice_wanted" }, { "nice_actual" }, { "nice_text" }, { "marks", "marks.reason" }, { 0 },
 };
 const struct listing nodes_listing = { "nodes", columns, "name,pool,state,kind,devices,tfs,fill,per_tf,done,reason",

@@ -132,6 +132,39 @@ void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, siz
         qsort(*jobs, *n, sizeof(struct Sluice__Job *), compare_jobs);
 }
 
+static bool takes_class(const struct job *j, const char *class)
+{
+    size_t n = class == NULL ? 0 : strlen(class);
+
+    if (class == NULL || str_is_empty(j->classes))
+        return true;
+    for (const char *p = j->classes; *p != '\0'; p += strcspn(p, ","), p += *p == ',') {
+        if (strncmp(p, class, n) == 0 && (p[n] == ',' || p[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+uint64_t job_wants_nodes(struct sluiced *d, const char *class, uint64_t *first)
+{
+    const struct job *most = NULL;
+    uint64_t tasks = 0;
+    struct job *j;
+
+    if (d->jobs == NULL)
+        return 0;
+    TAILQ_FOREACH(j, &d->jobs->open, entry) {
+        if (j->work.paused || j->n[TASK_WAITING] + j->n[TASK_RUNNING] == 0 || !takes_class(j, class))
+            continue;
+        tasks += j->n[TASK_WAITING] + j->n[TASK_RUNNING];
+        if (most == NULL || j->work.priority > most->work.priority)
+            most = j;
+    }
+    if (most != NULL)
+        *first = most->work.id;
+    return tasks;
+}
+
 /* Work that no node of its pool can take as things are now. */
 unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
 {

@@ -25,6 +25,8 @@
 static const double first_wait_s = 1, most_wait_s = 30;      /* after a command that failed */
 static const double silent_s = 2;                            /* and three looks: then Slurm does not answer */
 
+const char *const lease_word[LEASE_HELD + 1] = { "none", "queued", "held" };
+
 static double now_s(void)
 {
     return (double)clock_mono_ns() / 1e9;
@@ -127,7 +129,17 @@ static void acted_clear_out(void *arg, const Sluice__SlurmDone *d, const struct 
         n->slurm->again_at = now_s() + n->d->conf->slurm.poll;
 }
 
+static void acted_lease(void *arg, const Sluice__SlurmDone *d, const struct err *why)
+{
+    struct node *n = arg;
+
+    if (n->slurm != NULL && d != NULL)
+        slurm_lease_answer(n, d->lease);
+    acted(arg, d, why);
+}
+
 static const slurm_done done_of[] = {
+    [SLUICE__SLURM_ACT__ACT_LEASE] = acted_lease,            [SLUICE__SLURM_ACT__ACT_UNLEASE] = acted_lease,
     [SLUICE__SLURM_ACT__ACT_LOOK] = acted,                   [SLUICE__SLURM_ACT__ACT_DRAIN] = acted,
     [SLUICE__SLURM_ACT__ACT_UNDRAIN] = acted,                [SLUICE__SLURM_ACT__ACT_RESERVE] = acted_reservation,
     [SLUICE__SLURM_ACT__ACT_RELEASE] = acted_reservation,    [SLUICE__SLURM_ACT__ACT_CLEAR_OUT] = acted_clear_out,
@@ -137,7 +149,7 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
 {
     struct node_slurm *ns = n->slurm;
     Sluice__SlurmDo m = SLUICE__SLURM_DO__INIT;
-    char reservation[80];
+    char reservation[80], comment[120];
 
     slurm_reservation_name(n, reservation);
     m.has_act = true;
@@ -149,6 +161,17 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
     if (what == SLUICE__SLURM_ACT__ACT_CLEAR_OUT) {
         m.jobs = ns->jobs;
         m.n_jobs = ns->n_jobs;
+    }
+    if (what == SLUICE__SLURM_ACT__ACT_LEASE) {
+        const struct conf_slurm *c = &n->d->conf->slurm;
+
+        snprintf(comment, sizeof(comment), "sluice: job %llu", (unsigned long long)ns->lease_for);
+        m.comment = comment;
+        m.partition = c->partition;
+        m.account = c->account;
+        m.has_minutes = m.has_nice = true;
+        m.minutes = (uint32_t)(c->lease_time / 60);
+        m.nice = c->lease_nice;
     }
     ns->sent_drain |= what == SLUICE__SLURM_ACT__ACT_DRAIN;
     ns->acting = true;
@@ -174,6 +197,9 @@ static void consider(struct node *n)
     f.reserved = ns->reserved;
     f.left_s = (double)(ns->reserved_end - clock_wall_ns()) / 1e9;
     f.clear_out = slurm_wants_clear_out(n);
+    f.lease = ns->lease_wanted;
+    f.lease_heard = ns->lease_heard;
+    f.leased = ns->lease != LEASE_NONE;
     if (f.view == SLURM_CLEAN && !f.drain)
         ns->sent_drain = false;
     if (slurm_next(&f, &what))
@@ -269,6 +295,9 @@ static void state_cb(void *arg, const Sluice__SlurmState *m, int64_t asked)
         take_nodes(s, m, asked);
     if (m->reservations_known)
         take_reservations(s, m, asked);
+    if (m->leases_known)
+        slurm_leases_take(s, m, asked);
+    slurm_leases_want(s);
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
         if (!takes_part(n) || n->slurm->acting)
             continue;
@@ -302,7 +331,7 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
     (void)loop;
     (void)events;
     if (s->link != NULL)
-        slurm_link_poll(s->link, s->names);
+        slurm_link_poll(s->link, s->names, s->lends);
 }
 
 /* ---- the configuration ---- */
@@ -358,6 +387,7 @@ static void take_names(struct slurm *s)
     const struct conf *c = s->d->conf;
     struct hostlist *all = hostlist_create();
 
+    s->lends = false;
     for (unsigned i = 0; i < c->n_nodes; i++) {
         const struct conf_node *in = &c->nodes[i];
 
@@ -368,6 +398,7 @@ static void take_names(struct slurm *s)
                 continue;
             node_join(n, strcmp(in->slurm, "lend") == 0 ? SLURM_LEND : SLURM_OBSERVE);
             hostlist_add(all, n->name, NULL);
+            s->lends |= n->slurm->mode == SLURM_LEND;
         }
     }
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
@@ -470,6 +501,14 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
     }
     out->has_reserved = ns->resv_heard && ns->mode == SLURM_LEND;
     out->reserved = ns->reserved;
+    if (ns->lease != LEASE_NONE) {
+        out->lease = (char *)lease_word[ns->lease];
+        out->has_lease_job = true;
+        out->lease_job = ns->lease_job;
+        out->has_lease_end = ns->lease_end != 0;
+        out->lease_end = ns->lease_end;
+        out->lease_why = ns->lease_why[0] == '\0' ? NULL : (char *)ns->lease_why;
+    }
     out->reservation = ns->foreign[0] == '\0' ? NULL : (char *)ns->foreign;
     out->trouble = ns->trouble[0] == '\0' ? NULL : (char *)ns->trouble;
     return out;

@@ -218,6 +218,55 @@ static int reservation_read(const char *name, Sluice__SlurmReservation **found, 
     return 0;
 }
 
+/* ---- leases ---- */
+
+#define LEASE_NAME "sluice-lease-"
+
+static Sluice__SlurmLease *lease_make(const slurm_job_info_t *j)
+{
+    Sluice__SlurmLease *l = mem_zalloc(sizeof(*l));
+
+    sluice__slurm_lease__init(l);
+    l->node = text_of(j->name + strlen(LEASE_NAME));
+    l->has_job = l->has_running = true;
+    l->job = j->job_id;
+    l->running = (j->job_state & JOB_STATE_BASE) == JOB_RUNNING;
+    l->has_end = l->running && j->end_time > 0;
+    l->end = l->has_end ? (int64_t)j->end_time * NS : 0;
+    if (!l->running)
+        l->why = str_is_empty(j->state_desc) ? mem_strdup("queued in Slurm") : text_of(j->state_desc);
+    return l;
+}
+
+static bool is_lease(const slurm_job_info_t *j)
+{
+    uint32_t base = j->job_state & JOB_STATE_BASE;
+
+    return j->user_id == getuid() && j->name != NULL && strncmp(j->name, LEASE_NAME, strlen(LEASE_NAME)) == 0
+        && (base == JOB_PENDING || base == JOB_RUNNING) && !(j->job_state & JOB_COMPLETING);
+}
+
+/* Those of all nodes, or of one. The caller frees the list and what is in it. */
+static int leases_read(const char *node, Sluice__SlurmLease ***list, size_t *n, struct err *e)
+{
+    job_info_msg_t *m = NULL;
+    int rc = slurm_load_job_user(&m, getuid(), SHOW_ALL);
+
+    *n = 0;
+    *list = NULL;
+    if (rc != 0)
+        return failed(rc, e, "our jobs", NULL);
+    *list = mem_array(m->record_count + 1, sizeof(**list));
+    for (uint32_t i = 0; i < m->record_count; i++) {
+        const slurm_job_info_t *j = &m->job_array[i];
+
+        if (is_lease(j) && (node == NULL || strcmp(j->name + strlen(LEASE_NAME), node) == 0))
+            (*list)[(*n)++] = lease_make(j);
+    }
+    slurm_free_job_info_msg(m);
+    return 0;
+}
+
 /* ---- a look ---- */
 
 static struct seen { char *names; struct hostlist *list; time_t nodes, reservations, conf_time; } seen;
@@ -328,6 +377,11 @@ static int poll_slurm(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, struc
     if (take_names(q, e) < 0 || look_at_ctld(out, e) < 0 || look_at_nodes(out, e) < 0 || look_at_reservations(out, e) < 0) {
         seen.nodes = 0;                  /* what was read is not sent */
         return -1;
+    }
+    if (q->leases) {
+        if (leases_read(NULL, &out->leases, &out->n_leases, e) < 0)
+            return -1;
+        out->has_leases_known = out->leases_known = true;
     }
     return 0;
 }
@@ -591,11 +645,114 @@ static int act_clear_out(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struc
     return rc < 0 ? -1 : node_read_into(q->node, &out->node, e);
 }
 
+/* ---- commands: leases ---- */
+
+/* It holds the node and does nothing; our worker works beside it. */
+static const char lease_script[] = "#!/bin/sh\nexec sleep 31536000\n";
+
+static int lease_submit(const Sluice__SlurmDo *q, struct err *e)
+{
+    char *environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin", NULL };
+    submit_response_msg_t *answer = NULL;
+    char name[128];
+    job_desc_msg_t m;
+    int rc;
+
+    snprintf(name, sizeof(name), LEASE_NAME "%.63s", q->node);
+    slurm_init_job_desc_msg(&m);
+    m.name = name;
+    m.script = (char *)lease_script;
+    m.environment = environment;
+    m.env_size = 1;
+    m.work_dir = (char *)"/";
+    m.std_in = m.std_out = m.std_err = (char *)"/dev/null";
+    m.user_id = getuid();
+    m.group_id = getgid();
+    m.req_nodes = q->node;
+    m.min_nodes = m.max_nodes = 1;
+    m.num_tasks = 1;
+    m.shared = JOB_SHARED_NONE;          /* the whole node */
+    m.requeue = 0;
+    m.time_limit = q->minutes;
+    m.nice = (uint32_t)(NICE_OFFSET + q->nice);
+    m.partition = q->partition;
+    m.account = q->account;
+    m.comment = q->comment;
+    rc = slurm_submit_batch_job(&m, &answer);
+    if (answer != NULL)
+        slurm_free_submit_response_response_msg(answer);
+    return rc == 0 ? 0 : failed(rc, e, "lease of node", q->node);
+}
+
+static void lease_keep_first(Sluice__SlurmDone *out, Sluice__SlurmLease **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0)
+            out->lease = list[i];
+        else
+            sluice__slurm_lease__free_unpacked(list[i], NULL);
+    }
+    free(list);
+}
+
+static void leases_free(Sluice__SlurmLease **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sluice__slurm_lease__free_unpacked(list[i], NULL);
+    free(list);
+}
+
+/* Its name is its token: one that was submitted by a question whose answer got lost is found. */
+static int act_lease(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e)
+{
+    Sluice__SlurmLease **list;
+    size_t n;
+
+    if (leases_read(q->node, &list, &n, e) < 0)
+        return -1;
+    if (n == 0) {
+        free(list);
+        if (lease_submit(q, e) < 0 || leases_read(q->node, &list, &n, e) < 0)
+            return -1;
+        out->text = mem_strdup("a lease was asked for");
+    }
+    lease_keep_first(out, list, n);
+    return 0;
+}
+
+static int act_unlease(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e)
+{
+    Sluice__SlurmLease **list;
+    size_t n;
+    int rc = 0;
+
+    if (leases_read(q->node, &list, &n, e) < 0)
+        return -1;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        char id[16];
+
+        snprintf(id, sizeof(id), "%u", list[i]->job);
+        rc = slurm_kill_job2(id, SIGKILL, 0, NULL);
+        if (rc != 0 && code_of(rc) == ESLURM_ALREADY_DONE)
+            rc = 0;
+        if (rc != 0)
+            rc = failed(rc, e, "end of the lease of node", q->node);
+    }
+    if (n > 0)
+        out->text = mem_strdup("the lease was given back");
+    leases_free(list, n);
+    if (rc < 0 || leases_read(q->node, &list, &n, e) < 0)
+        return -1;
+    lease_keep_first(out, list, n);
+    return node_read_into(q->node, &out->node, e);
+}
+
 /* ---- */
 
 static int (*const acts[])(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e) = {
     [SLUICE__SLURM_ACT__ACT_LOOK] = act_look,       [SLUICE__SLURM_ACT__ACT_DRAIN] = act_drain,
     [SLUICE__SLURM_ACT__ACT_UNDRAIN] = act_undrain, [SLUICE__SLURM_ACT__ACT_RESERVE] = act_reserve,
+    [SLUICE__SLURM_ACT__ACT_LEASE] = act_lease,     [SLUICE__SLURM_ACT__ACT_UNLEASE] = act_unlease,
     [SLUICE__SLURM_ACT__ACT_RELEASE] = act_release, [SLUICE__SLURM_ACT__ACT_CLEAR_OUT] = act_clear_out,
 };
 

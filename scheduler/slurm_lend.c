@@ -59,7 +59,7 @@ bool slurm_wants_clear_out(const struct node *n)
 
 bool slurm_is_lent(const struct node *n)
 {
-    return n->slurm != NULL && n->slurm->mode == SLURM_LEND && n->pool == POOL_ASYNC && !is_handed(n, POOL_ONLINE);
+    return n->slurm != NULL && n->slurm->mode == SLURM_LEND && n->pool == POOL_ASYNC && !is_handed(n, POOL_ONLINE) && !slurm_lease_works(n);
 }
 
 static bool has_unclean_device(const struct node *n)

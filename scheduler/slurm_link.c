@@ -52,7 +52,7 @@ static void looks_ready(void *arg)
     l->whole = true;                     /* a new helper knows nothing of what we know */
 }
 
-void slurm_link_poll(struct slurm_link *l, const char *names)
+void slurm_link_poll(struct slurm_link *l, const char *names, bool leases)
 {
     Sluice__SlurmPoll m = SLUICE__SLURM_POLL__INIT;
 
@@ -66,6 +66,8 @@ void slurm_link_poll(struct slurm_link *l, const char *names)
     m.names = l->names;
     m.has_whole = true;
     m.whole = l->whole;
+    m.has_leases = true;
+    m.leases = leases;
     l->asked = clock_mono_ns();
     slurm_process_ask(l->looks, &m.base, SLUICE__TYPE__SLURM_STATE);
 }

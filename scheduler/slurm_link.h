@@ -26,7 +26,7 @@ typedef void (*slurm_done)(void *arg, const Sluice__SlurmDone *d, const struct e
 struct slurm_link *slurm_link_create(struct ev_loop *loop, const struct slurm_link_conf *conf);
 void slurm_link_destroy(struct slurm_link *l);              /* commands under way are not answered any more */
 /* Looks at these nodes (a host list) unless a look is under way. */
-void slurm_link_poll(struct slurm_link *l, const char *names);
+void slurm_link_poll(struct slurm_link *l, const char *names, bool leases);
 void slurm_link_whole(struct slurm_link *l);                  /* the next look takes everything, also what has not changed */
 void slurm_link_do(struct slurm_link *l, const Sluice__SlurmDo *m, slurm_done done, void *arg);      /* m is copied */
 unsigned slurm_link_waiting(const struct slurm_link *l);    /* commands not answered yet */

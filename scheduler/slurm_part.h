@@ -9,6 +9,9 @@
 enum slurm_mode { SLURM_OBSERVE, SLURM_LEND };
 enum slurm_mark { SLURM_MARK_STATE, SLURM_MARK_RESERVATION, SLURM_MARK_JOBS, SLURM_MARKS };
 
+enum lease_state { LEASE_NONE, LEASE_QUEUED, LEASE_HELD };
+extern const char *const lease_word[LEASE_HELD + 1];
+
 struct node_slurm {
     enum slurm_mode mode;
     bool taken;                          /* by the reading of the configuration under way */
@@ -27,6 +30,13 @@ struct node_slurm {
     char trouble[300];                   /* why it did */
     struct { const struct move *move; int to; bool urgent; } hand;       /* slurm_lend.c */
     char waits[160];                     /* slurm_waits_for */
+    enum lease_state lease;              /* slurm_lease.c */
+    bool lease_heard, lease_wanted, lease_over, lease_evicted;      /* over: it ends soon; evicted: what was there was sent elsewhere */
+    uint32_t lease_job;
+    int64_t lease_end;                   /* wall ns, 0: not known */
+    char lease_why[64];
+    uint64_t lease_for;                  /* the job of ours that it was asked for */
+    double worked_at;                    /* monotonic s: when there was work for it last */
     char **jobs; unsigned n_jobs;        /* requeued, and not let go on yet */
 };
 
@@ -37,6 +47,7 @@ struct slurm {
     ev_timer look;
     char *names;                         /* host list of those that take part */
     unsigned n_nodes;
+    bool lends;                          /* some of them are lent */
     double heard, started;               /* monotonic s of the last answer, 0 = never */
     int64_t heard_wall;
     char why[512];                       /* of the last look that failed since then */
@@ -48,6 +59,11 @@ bool slurm_is_settled(const struct slurm *s);            /* slurmctld was up for
 /* slurm_marks.c: a look, or an answer about n: marks come and go by it. */
 void slurm_marks_take(struct node *n, bool counts);
 bool slurm_wants_drain(const struct node *n, char reason[512]);
+/* slurm_lease.c */
+bool slurm_lease_works(const struct node *n);
+void slurm_leases_take(struct slurm *s, const Sluice__SlurmState *m, int64_t asked);
+void slurm_lease_answer(struct node *n, const Sluice__SlurmLease *l);
+void slurm_leases_want(struct slurm *s);
 /* slurm_lend.c */
 bool slurm_wants_reservation(const struct node *n);
 bool slurm_wants_clear_out(const struct node *n);

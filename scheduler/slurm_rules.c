@@ -36,6 +36,8 @@ bool slurm_next(const struct slurm_facts *f, Sluice__SlurmAct *act)
         { f->view == SLURM_OURS && f->drain && f->half,                                     SLUICE__SLURM_ACT__ACT_DRAIN },
         { f->view == SLURM_OURS && !f->drain,                                               SLUICE__SLURM_ACT__ACT_UNDRAIN },
         { f->lend && f->heard && !f->reserve && f->reserved,                                SLUICE__SLURM_ACT__ACT_RELEASE },
+        { f->lend && f->lease_heard && f->leased && !f->lease,                              SLUICE__SLURM_ACT__ACT_UNLEASE },
+        { f->lend && f->lease_heard && !f->leased && f->lease && f->heard && !f->reserve && !f->reserved, SLUICE__SLURM_ACT__ACT_LEASE },
         { f->lend && f->heard && f->reserve && f->reserved && f->clear_out,                 SLUICE__SLURM_ACT__ACT_CLEAR_OUT },
     };
 

@@ -31,6 +31,8 @@ struct slurm_facts {
     bool heard;                  /* what follows was said by Slurm, and nothing was asked since */
     bool reserved;
     double left_s;               /* of the reservation */
+    bool lease;                  /* we want one, or keep it */
+    bool lease_heard, leased;
     bool clear_out;              /* its jobs are to go now */
 };
 /* False: there is nothing to ask for. */

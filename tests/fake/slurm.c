@@ -1,7 +1,7 @@
 /* slurm.c - fake-slurm: a helper that says what a test wants Slurm to say, and the command by which the test says it
  *
  * From: sluiced, in place of sluice-slurm (arguments poll, act); tests (every other argument).  To: the folder FAKE_SLURM, which holds the made-up cluster.
- *   world.json   nodes, reservations, jobs, the commands that came, when this slurmctld was started
+ *   world.json   nodes, reservations, jobs, leases, the commands that came, when this slurmctld was started
  *   how.poll, how.act   how the next questions are answered: "ok", "silent", "garbage", "other" (an answer about another node), "exit TEXT" or "error WORD TEXT",
  *                       with a number before it only so many of them
  * The cluster behaves as Slurm was seen to behave (doc/slurm.md): one place for a reason, a reason kept by a drain without one, an undrain that erases it.
@@ -62,7 +62,7 @@ static json_t *world_read(void)
     json_t *w = json_load_file(path, 0, NULL);
 
     free(path);
-    return w != NULL ? w : json_pack("{s:i,s:{},s:{},s:{},s:[]}", "boot", 1, "nodes", "reservations", "jobs", "acts");
+    return w != NULL ? w : json_pack("{s:i,s:{},s:{},s:{},s:{},s:[]}", "boot", 1, "nodes", "reservations", "jobs", "leases", "acts");
 }
 
 static void world_write(json_t *w)
@@ -159,6 +159,20 @@ static Sluice__SlurmReservation *reservation_make(const char *name, const json_t
     return r;
 }
 
+static Sluice__SlurmLease *lease_make(const char *node, const json_t *o)
+{
+    Sluice__SlurmLease *l = mem_zalloc(sizeof(*l));
+
+    sluice__slurm_lease__init(l);
+    l->node = mem_strdup(node);
+    l->has_job = l->has_running = l->has_end = true;
+    l->job = (uint32_t)json_integer_value(json_object_get(o, "job"));
+    l->running = strcmp(text(o, "state"), "running") == 0;
+    l->end = l->running ? json_integer_value(json_object_get(o, "end")) : 0;
+    l->why = l->running ? NULL : mem_strdup("Resources");
+    return l;
+}
+
 /* Takes the next line of the file how.WHAT; the caller frees it. */
 static char *how(const char *what)
 {
@@ -241,6 +255,11 @@ static int poll_answer(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, stru
         out->reservations = mem_array(json_object_size(all) + 1, sizeof(*out->reservations));
         json_object_foreach(all, key, one)
             out->reservations[out->n_reservations++] = reservation_make(key, one);
+        out->has_leases_known = out->leases_known = q->leases;
+        all = json_object_get(w, "leases");
+        out->leases = mem_array(json_object_size(all) + 1, sizeof(*out->leases));
+        json_object_foreach(all, key, one)
+            out->leases[out->n_leases++] = lease_make(key, one);
     }
     json_decref(w);
     hostlist_destroy(names);
@@ -324,6 +343,30 @@ static const char *clear_out(json_t *w, json_t *node, const Sluice__SlurmDo *q, 
     return "jobs requeued or ended";
 }
 
+/* It runs at once where the node is idle. */
+static const char *lease(json_t *w, json_t *node, const Sluice__SlurmDo *q, Sluice__SlurmDone *out)
+{
+    json_t *all = json_object_get(w, "leases");
+    bool runs = strcmp(text(node, "state"), "idle") == 0;
+
+    if (json_object_get(all, q->node) == NULL) {
+        json_object_set_new(all, q->node, json_pack("{s:i,s:s,s:I,s:s}", "job", 77, "state", runs ? "running" : "pending", "end",
+                                                    (json_int_t)(time(NULL) + q->minutes * 60) * 1000000000, "comment", q->comment));
+        if (runs)
+            json_object_set_new(node, "state", json_string("allocated"));
+    }
+    out->lease = lease_make(q->node, json_object_get(all, q->node));
+    return "lease asked for";
+}
+
+static const char *unlease(json_t *w, json_t *node, const Sluice__SlurmDo *q, Sluice__SlurmDone *out)
+{
+    (void)out;
+    if (json_object_del(json_object_get(w, "leases"), q->node) == 0 && strcmp(text(node, "state"), "allocated") == 0)
+        json_object_set_new(node, "state", json_string("idle"));
+    return "lease given back";
+}
+
 static const char *look(json_t *w, json_t *node, const Sluice__SlurmDo *q, Sluice__SlurmDone *out)
 {
     (void)w;
@@ -337,6 +380,7 @@ static const struct { const char *name; const char *(*fn)(json_t *w, json_t *nod
     [SLUICE__SLURM_ACT__ACT_LOOK] = { "look", look },          [SLUICE__SLURM_ACT__ACT_DRAIN] = { "drain", drain },
     [SLUICE__SLURM_ACT__ACT_UNDRAIN] = { "undrain", undrain }, [SLUICE__SLURM_ACT__ACT_RESERVE] = { "reserve", reserve },
     [SLUICE__SLURM_ACT__ACT_RELEASE] = { "release", release }, [SLUICE__SLURM_ACT__ACT_CLEAR_OUT] = { "clear-out", clear_out },
+    [SLUICE__SLURM_ACT__ACT_LEASE] = { "lease", lease },   [SLUICE__SLURM_ACT__ACT_UNLEASE] = { "unlease", unlease },
 };
 
 static int act_answer(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e, const char **code)
@@ -396,6 +440,17 @@ static void say_job(json_t *w, int argc, char **argv)
         json_object_set_new(node, "state", json_string("mixed"));
 }
 
+/* The lease of a node: how long it has, or gone. */
+static void say_lease(json_t *w, int argc, char **argv)
+{
+    json_t *all = json_object_get(w, "leases"), *node = json_object_get(json_object_get(w, "nodes"), argv[0]);
+
+    json_object_del(all, argv[0]);
+    if (argc > 1)
+        json_object_set_new(all, argv[0], json_pack("{s:i,s:s,s:I}", "job", 78, "state", "running", "end", (json_int_t)(time(NULL) + atoi(argv[1])) * 1000000000));
+    json_object_set_new(node, "state", json_string(argc > 1 ? "allocated" : "idle"));
+}
+
 static void say_boot(json_t *w, int argc, char **argv)
 {
     (void)argc;
@@ -419,6 +474,7 @@ static const struct { const char *word; void (*fn)(json_t *w, int argc, char **a
     { "node", say_node },        /* NAME STATE [REASON [USER]], STATE "-": gone */
     { "reservation", say_reservation },      /* NAME [NODE [USERS [maint]]] */
     { "job", say_job },          /* ID NODE [no-requeue] */
+    { "lease", say_lease },      /* NODE [SECONDS] */
     { "boot", say_boot },        /* NUMBER */
     { "how", say_how },          /* poll|act [LINE] */
 };

@@ -50,7 +50,7 @@ sluiced_conf() {
     echo "class fake { devices = 2 shm = 1G }"
     echo "node \"${ONLINE:-n[1-4]}\" { class = fake slurm = lend }"
     echo "node \"${ASYNC:-n[5-9]}\" { class = fake pool = async slurm = lend }"
-    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf }"
+    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_time = 600 }"
     [[ ${AS:-} != nobody || $EUID -ne 0 ]] || echo 'role admin { users = { root } }'
   } >"$FARM/conf"
 }
@@ -155,6 +155,31 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   sluice clear n3 "done" >/dev/null
   wait_until 10 whole n3
 }
+
+@test "async work of ours has leases while there is work; one that is cancelled costs no TF, and all are given back" {
+  ONLINE=n1 ASYNC="n[2-4]" LEASES=2 cluster 4
+  local i job lease
+  start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 4 --name-prefix n --width 1 --class fake --devices 2 --seconds-per-tf 0.3 --quiet
+  for ((i = 0; i < 60; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
+  job=$(sl sbatch --parsable -w n2 -o /dev/null --chdir=/ --wrap 'sleep 600')
+  wait_until 10 job_is "$job" RUNNING
+  run sl squeue -h -n sluice-lease-n2,sluice-lease-n3,sluice-lease-n4 -o %i
+  [ -z "$output" ]
+  J=$(sluice submit "$FARM"/in*.tf --workflow none --output "$FARM/out")
+  # the idle ones are taken, n2 is left to its job
+  wait_until 20 is '[.nodes[] | select(.slurm.lease == "held") | .name] | join(" ")' "n3 n4" sluice nodes
+  [[ $(sl squeue -h -n sluice-lease-n3 -o '%T %N %k') == "RUNNING n3 sluice: job $J" ]]
+  wait_until 20 is '.jobs[0].done > 3' true sluice job show "$J"
+  lease=$(sl squeue -h -n sluice-lease-n3 -o %i)
+  sl scancel "$lease"
+  wait_until 20 is '[.nodes[] | select(.name == "n3") | .slurm.lease_job] | .[0] != null and .[0] != '"$lease" true sluice nodes
+  sluice wait job "$J" --timeout 60s
+  sluice job show "$J" --json | jq -e '.jobs[0] | .done == 60 and .failed == 0'
+  wait_until 20 no_leases
+  job_is "$job" RUNNING
+  sl scontrol show job "$lease" | grep -q "Comment=sluice: job $J"
+}
+no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
 
 @test "slurmctld killed, stopped and restarted, helpers, sluiced and munged killed, slurm.conf broken: both sides agree again by themselves" {
   cluster 6

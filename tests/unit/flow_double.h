@@ -6,6 +6,7 @@
 
 extern struct flow_double {
     unsigned registered, disconnected, lost, changed, reports, evicted, messages;
+    uint64_t tasks;                      /* of jobs that want nodes */
     unsigned run_min_nodes;              /* > 0: run 7 is on and wants so many nodes online */
 } flow_double;
 

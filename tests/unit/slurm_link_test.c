@@ -129,7 +129,7 @@ static void look_until(struct rig *r, const unsigned *count)
     unsigned before = *count;
 
     for (int i = 0; i < 400 && *count == before; i++) {
-        slurm_link_poll(r->link, "n[1-3]");
+        slurm_link_poll(r->link, "n[1-3]", false);
         turn(r);
     }
     assert_true(*count > before);
@@ -316,7 +316,7 @@ static void views_of_a_node(void **state)
 static void what_is_asked_next(void **state)
 {
     enum { NOTHING = -1, DRAIN = SLUICE__SLURM_ACT__ACT_DRAIN, UNDRAIN = SLUICE__SLURM_ACT__ACT_UNDRAIN, RESERVE = SLUICE__SLURM_ACT__ACT_RESERVE,
-           RELEASE = SLUICE__SLURM_ACT__ACT_RELEASE, CLEAR_OUT = SLUICE__SLURM_ACT__ACT_CLEAR_OUT };
+           RELEASE = SLUICE__SLURM_ACT__ACT_RELEASE, LEASE = SLUICE__SLURM_ACT__ACT_LEASE, UNLEASE = SLUICE__SLURM_ACT__ACT_UNLEASE, CLEAR_OUT = SLUICE__SLURM_ACT__ACT_CLEAR_OUT };
     const double year = 365 * 86400;
     const struct { struct slurm_facts f; int act; } t[] = {
         { { .view = SLURM_CLEAN }, NOTHING },
@@ -338,6 +338,12 @@ static void what_is_asked_next(void **state)
         { { .view = SLURM_FOREIGN, .lend = true, .heard = true, .reserved = true, .left_s = year }, RELEASE },
         { { .view = SLURM_CLEAN, .lend = true, .reserve = true, .heard = true, .clear_out = true }, RESERVE },   /* and comes first */
         { { .view = SLURM_CLEAN, .lend = true, .reserve = true, .heard = true, .reserved = true, .left_s = year, .clear_out = true }, CLEAR_OUT },
+        { { .view = SLURM_CLEAN, .lend = true, .heard = true, .lease = true }, NOTHING },                        /* perhaps there is one */
+        { { .view = SLURM_CLEAN, .lend = true, .heard = true, .lease = true, .lease_heard = true }, LEASE },
+        { { .view = SLURM_CLEAN, .lend = true, .heard = true, .lease = true, .lease_heard = true, .leased = true }, NOTHING },
+        { { .view = SLURM_CLEAN, .lend = true, .heard = true, .lease_heard = true, .leased = true }, UNLEASE },
+        { { .view = SLURM_CLEAN, .lend = true, .heard = true, .reserve = true, .reserved = true, .left_s = year, .lease = true, .lease_heard = true }, NOTHING },    /* ours */
+        { { .view = SLURM_CLEAN, .lend = true, .reserve = true, .heard = true, .reserved = true, .left_s = year, .clear_out = true, .lease_heard = true, .leased = true }, UNLEASE },
     };
 
     (void)state;

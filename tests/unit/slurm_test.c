@@ -39,7 +39,7 @@ static char *conf_text(double timeout)
                       "node \"a[1-2]\" { class = mi50 pool = async slurm = lend }\n"
                       "node \"n[1-2]\" { class = mi50 slurm = lend }\n"
                       "node x1 { class = mi50 }\n"
-                      "slurm { program = '%s' poll = 0.05 settle = 0.2 timeout = %g }\n", program, timeout);
+                      "slurm { program = '%s' poll = 0.05 settle = 0.2 timeout = %g max_leases = 1 lease_time = 600 }\n", program, timeout);
 }
 
 static int setup(void **state)
@@ -561,6 +561,127 @@ static void a_cancelled_move_leaves_things_as_they_were(void **state)
     peer_close(p);
 }
 
+/* ---- leases ---- */
+
+static bool is_usable(void *arg)
+{
+    const struct expected *x = arg;
+    struct verdict v;
+
+    node_judge(node(x->f, x->a), &v);
+    return v.usable == (x->b != NULL);
+}
+
+static void until_usable(struct fixture *f, const char *name, bool is)
+{
+    struct expected x = { f, name, is ? "yes" : NULL, NULL, NULL };
+
+    if (!fx_until(f, is_usable, &x))
+        fail_msg("%s is %susable", name, is ? "not " : "");
+}
+
+static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = simple_worker(f, "a1"), *v = simple_worker(f, "a2");
+
+    fx_turn(f, 0.3);
+    assert_false(world_has("leases", "a1", NULL, NULL) || world_has("leases", "a2", NULL, NULL));
+    say("job 5 a1");                     /* the idle one is chosen */
+    fx_turn(f, 0.2);
+    flow_double.tasks = 10;
+    until_world(f, "leases", "a2", "state", "running");
+    until_usable(f, "a2", true);
+    assert_true(world_has("leases", "a2", "comment", "sluice: job 4"));
+    assert_string_equal(info(p, "a2")->lease, "held");
+    assert_int_equal(info(p, "a2")->lease_job, 77);
+    fx_turn(f, 0.3);
+    assert_false(world_has("leases", "a1", NULL, NULL));             /* max_leases = 1 */
+    assert_true(node_has_why(ask_node(p, "a1"), "NoLease"));
+    assert_int_equal(acts("lease a2"), 1);
+    /* no work any more */
+    flow_double.tasks = 0;
+    until_not_world(f, "leases", "a2");
+    until_usable(f, "a2", false);
+    assert_true(world_has("nodes", "a2", "state", "idle"));
+    peer_close(w);
+    peer_close(v);
+    peer_close(p);
+}
+
+static void a_lease_that_slurm_loses_sends_its_tfs_elsewhere(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = simple_worker(f, "a1");
+    unsigned before;
+
+    flow_double.tasks = 10;
+    until_usable(f, "a1", true);
+    node(f, "a1")->n_tfs = 3;
+    before = flow_double.evicted;
+    say("how poll '2 error SlurmSilent Unable to contact slurm controller'");
+    fx_turn(f, 0.3);
+    assert_int_equal(flow_double.evicted, before);       /* silence ends no lease */
+    say("lease a1");                     /* preempted, cancelled, or forgotten */
+    until_usable(f, "a1", false);
+    assert_int_equal(flow_double.evicted, before + 1);
+    node(f, "a1")->n_tfs = 0;
+    until_usable(f, "a1", true);         /* and asked for again */
+    /* yielded before its end: nothing new in the last fifth, then what is there goes */
+    node(f, "a1")->n_tfs = 2;
+    say("lease a1 100");
+    until_usable(f, "a1", false);
+    assert_int_equal(flow_double.evicted, before + 1);
+    assert_true(world_has("leases", "a1", NULL, NULL));
+    say("lease a1 25");
+    fx_turn(f, 0.3);
+    assert_int_equal(flow_double.evicted, before + 2);
+    node(f, "a1")->n_tfs = 0;
+    until_usable(f, "a1", true);
+    assert_int_equal(info(p, "a1")->lease_job, 77);      /* another one */
+    peer_close(w);
+    peer_close(p);
+}
+
+static void a_node_with_a_lease_moves_when_its_tfs_have_left(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = simple_worker(f, "a1");
+
+    flow_double.tasks = 10;
+    until_usable(f, "a1", true);
+    node(f, "a1")->n_tfs = 1;
+    assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("leases", "a1", NULL, NULL));
+    node(f, "a1")->n_tfs = 0;
+    node_emptied(node(f, "a1"));
+    until_pool(f, "a1", "online");
+    assert_false(world_has("leases", "a1", NULL, NULL));
+    assert_true(world_has("reservations", "sluice-a1", NULL, NULL));
+    assert_true(ask_node(p, "a1")->usable);
+    peer_close(w);
+    peer_close(p);
+}
+
+/* sluiced was away: the lease that is there is taken up. */
+static void a_restart_finds_its_leases(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w = simple_worker(f, "a1");
+
+    flow_double.tasks = 10;
+    until_usable(f, "a1", true);
+    peer_close(w);
+    fx_stop(f);
+    fx_start(f);
+    flow_double.tasks = 10;
+    w = simple_worker(f, "a1");
+    until_usable(f, "a1", true);
+    assert_int_equal(acts("lease a1"), 1);
+    peer_close(w);
+}
+
 /* ---- Slurm is not there, or not in its right mind ---- */
 
 static void silence_keeps_nothing_of_ours_waiting(void **state)
@@ -643,6 +764,10 @@ int main(void)
         FARM(a_drain_at_any_step_survives_the_move),
         FARM(a_node_is_given_back_without_anything_of_ours),
         FARM(a_cancelled_move_leaves_things_as_they_were),
+        FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
+        FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
+        FARM(a_node_with_a_lease_moves_when_its_tfs_have_left),
+        FARM(a_restart_finds_its_leases),
         FARM(silence_keeps_nothing_of_ours_waiting),
         FARM(insane_answers_change_nothing),
     };

@@ -1,0 +1,182 @@
+/* slurm_lease.c - async work of ours on nodes that Slurm has: a job of Slurm, which does nothing, holds the node while our worker works there
+ *
+ * From: slurm_farm.c (looks), job.c (how much work there is).  To: slurm_farm.c, which asks Slurm; flow.c (what must be given up).
+ * One lease a node, named after it: so a lease is never asked for twice, whatever was lost on the way, and a restart finds those that are there. As many are wanted as there are
+ * tasks and max_leases allows; nodes that have one keep it, then come those that Slurm calls idle. A lease is yielded before its time is over: first nothing new, then what is still there goes
+ * elsewhere. Slurm's silence ends none before its time.
+ */
+#include "config.h"
+
+#include "slurm_part.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "conf.h"
+#include "flow.h"
+#include "log.h"
+#include "mem.h"
+#include "move.h"
+#include "str.h"
+
+static const double idle_s = 5;          /* so long without work, and it is given back */
+static const double most_yield_s = 120;  /* before its end, or a fifth of it, nothing new; for the last quarter of that, what is there goes elsewhere */
+
+static double now_s(void)
+{
+    return (double)clock_mono_ns() / 1e9;
+}
+
+static double left_s(const struct node_slurm *ns)
+{
+    return ns->lease_end == 0 ? INFINITY : (double)(ns->lease_end - clock_wall_ns()) / 1e9;
+}
+
+static double yield_s(const struct node *n)
+{
+    return fmin(most_yield_s, n->d->conf->slurm.lease_time / 5);
+}
+
+bool slurm_lease_works(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+
+    return ns->lease == LEASE_HELD && !ns->lease_over && left_s(ns) > yield_s(n);
+}
+
+/* ---- what Slurm says ---- */
+
+static void lost(struct node *n, const char *why)
+{
+    if (n->n_tfs > 0) {
+        log_info("node %s: %u TFs go elsewhere: %s", n->name, n->n_tfs, why);
+        flow_evict(n, why);
+    }
+}
+
+static void lease_is(struct node *n, enum lease_state is, const Sluice__SlurmLease *l)
+{
+    struct node_slurm *ns = n->slurm;
+    enum lease_state was = ns->lease;
+
+    ns->lease = is;
+    ns->lease_job = l == NULL ? 0 : l->job;
+    ns->lease_end = l == NULL ? 0 : l->end;
+    snprintf(ns->lease_why, sizeof(ns->lease_why), "%.63s", l == NULL || l->why == NULL ? "" : l->why);
+    if (is == was)
+        return;
+    ns->lease_over = ns->lease_evicted = false;
+    ns->lease_wanted &= is != LEASE_NONE;            /* whether another one is wanted is decided among all nodes */
+    log_info("node %s: lease: %s%s%s", n->name, lease_word[is], ns->lease_why[0] == '\0' ? "" : ", ", ns->lease_why);
+    node_changed(n);
+    if (was == LEASE_HELD && n->pool == POOL_ASYNC)
+        lost(n, "Slurm ended the lease");
+}
+
+void slurm_leases_take(struct slurm *s, const Sluice__SlurmState *m, int64_t asked)
+{
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        const Sluice__SlurmLease *l = NULL;
+
+        if (n->slurm == NULL || n->slurm->acting || asked < n->slurm->acted)
+            continue;
+        for (size_t i = 0; i < m->n_leases && l == NULL; i++) {
+            if (str_equal(m->leases[i]->node, n->name))
+                l = m->leases[i];
+        }
+        n->slurm->lease_heard = true;
+        lease_is(n, l == NULL ? LEASE_NONE : l->running ? LEASE_HELD : LEASE_QUEUED, l);
+    }
+}
+
+void slurm_lease_answer(struct node *n, const Sluice__SlurmLease *l)
+{
+    n->slurm->lease_heard = true;
+    lease_is(n, l == NULL ? LEASE_NONE : l->running ? LEASE_HELD : LEASE_QUEUED, l);
+}
+
+/* ---- what is wanted ---- */
+
+static bool may_have(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+    struct verdict v;
+
+    if (ns == NULL || ns->mode != SLURM_LEND || n->pool != POOL_ASYNC || n->move != NULL || !n->added || n->retiring || ns->says == NULL || ns->says->unknown)
+        return false;
+    node_judge(n, &v);
+    return v.usable || (v.n_why == 1 && strcmp(v.why[0], "NoLease") == 0);      /* nothing else stands against it */
+}
+
+struct wanted { struct slurm *s; unsigned left; };
+
+static void give(struct wanted *w, bool (*is)(const struct node *n))
+{
+    for (struct node *n = farm_first(w->s->d->farm); n != NULL && w->left > 0; n = n->hh.next) {
+        struct node_slurm *ns = n->slurm;
+        uint64_t first = 0, tasks;
+
+        if (!may_have(n) || ns->lease_wanted || ns->lease_over || !is(n))
+            continue;
+        tasks = job_wants_nodes(w->s->d, n->class, &first);
+        if (tasks == 0)
+            continue;
+        ns->lease_wanted = true;
+        ns->lease_for = first;
+        ns->worked_at = now_s();
+        w->left--;
+    }
+}
+
+static bool is_held(const struct node *n) { return n->slurm->lease == LEASE_HELD; }
+static bool is_idle(const struct node *n) { return !n->slurm->says->busy; }
+static bool is_queued(const struct node *n) { return n->slurm->lease == LEASE_QUEUED; }
+static bool is_idle_queued(const struct node *n) { return is_idle(n) && is_queued(n); }
+static bool is_any(const struct node *n) { (void)n; return true; }
+
+/* In this order; a lease that is queued for a busy node is given up for one that is idle. */
+static bool (*const choice[])(const struct node *n) = { is_held, is_idle_queued, is_idle, is_queued, is_any };
+
+/* Before its end, or when there is no work: nothing new, and what is there may end, up to the last moment. */
+static void yield(struct node *n)
+{
+    struct node_slurm *ns = n->slurm;
+
+    if (ns->lease != LEASE_HELD)
+        return;
+    if (left_s(ns) <= yield_s(n) && !ns->lease_over) {
+        log_info("node %s: lease: ends in %.0f s, takes nothing new", n->name, left_s(ns));
+        ns->lease_over = true;
+        node_changed(n);
+    }
+    if (left_s(ns) <= yield_s(n) / 4 && n->n_tfs > 0 && !ns->lease_evicted) {
+        ns->lease_evicted = true;
+        lost(n, "the lease is over");
+    }
+}
+
+void slurm_leases_want(struct slurm *s)
+{
+    uint64_t first, tasks = job_wants_nodes(s->d, NULL, &first);
+    struct wanted w = { s, s->d->conf->slurm.max_leases };
+
+    if (tasks < w.left)
+        w.left = (unsigned)tasks;
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm != NULL)
+            n->slurm->lease_wanted = false;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(choice); i++)
+        give(&w, choice[i]);
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm == NULL || n->slurm->mode != SLURM_LEND)
+            continue;
+        yield(n);
+        /* a TF that is still there, or work that was there just now */
+        if (n->slurm->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (n->move == NULL && !n->slurm->lease_over && now_s() - n->slurm->worked_at < idle_s)))
+            n->slurm->lease_wanted = true;
+    }
+}
