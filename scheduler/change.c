@@ -18,7 +18,7 @@
 #include "mem.h"
 #include "sluiced.h"
 
-enum item_kind { ITEM_NODE, ITEM_SHM, ITEM_MARK, ITEM_DEVICE, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
+enum item_kind { ITEM_NODE, ITEM_SHM, ITEM_MARK, ITEM_DEVICE, ITEM_BOOT, ITEM_MOVE, ITEM_SETTING, ITEM_EVENT };
 
 struct item {
     enum item_kind kind;
@@ -27,6 +27,7 @@ struct item {
         struct row_node node;            /* ITEM_SHM: name and shm_wanted only */
         struct row_mark mark;
         struct row_device device;
+        struct row_boot boot;
         struct row_move move;
         struct { const char *name, *value; } setting;
         struct event *event;
@@ -183,6 +184,15 @@ void change_device(struct change *c, const struct row_device *row)
     keep(c, &r->serial);
 }
 
+void change_boot(struct change *c, const struct row_boot *row)
+{
+    struct row_boot *r = &item_add(c, ITEM_BOOT)->boot;
+
+    *r = *row;
+    keep(c, &r->node);
+    keep(c, &r->boot);
+}
+
 void change_move(struct change *c, const struct row_move *row)
 {
     struct row_move *r = &item_add(c, ITEM_MOVE)->move;
@@ -217,6 +227,8 @@ static int item_write(struct item *it, struct db *db, struct err *e)
         return rows_put_node_shm(db, it->node.name, it->node.shm_wanted, e);
     case ITEM_DEVICE:
         return rows_put_device(db, &it->device, e);
+    case ITEM_BOOT:
+        return rows_put_boot(db, &it->boot, e);
     case ITEM_MARK:
         return rows_put_mark(db, &it->mark, e);
     case ITEM_MOVE:

@@ -23,6 +23,7 @@ void change_node(struct change *c, const struct row_node *row);
 void change_shm(struct change *c, const char *node, uint64_t size);  /* the wanted size of its buffer, nothing else of its row */
 void change_mark(struct change *c, const struct row_mark *row);
 void change_device(struct change *c, const struct row_device *row);
+void change_boot(struct change *c, const struct row_boot *row);
 void change_move(struct change *c, const struct row_move *row);
 void change_setting(struct change *c, const char *name, const char *value);       /* rows_put_setting */
 void change_event(struct change *c, const char *node, const char *what, const char *before, const char *after, const char *reason);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "change.h"
 #include "clock.h"
 #include "conf.h"
 #include "counters.h"
@@ -36,7 +37,19 @@ static void look_at_boot(struct node *n)
         log_warning("node %s: its machine was started anew", n->name);
         history_note(n->d, n->name, "sluiced", "rebooted", h->boot_id, boot, "its machine was started anew");
     }
+    if (strncmp(h->boot_id, boot, sizeof(h->boot_id) - 1) == 0)
+        return;
+    struct change *c = change_create(n->d);
+    struct row_boot row = { .node = n->name, .boot = h->boot_id };
+
     snprintf(h->boot_id, sizeof(h->boot_id), "%.63s", boot);
+    change_boot(c, &row);
+    change_put(c, CHANGE_KEEP, NULL, NULL);
+}
+
+void health_restore_boot(struct node *n, const struct row_boot *row)
+{
+    snprintf(health_of(n)->boot_id, sizeof(n->health->boot_id), "%.63s", row->boot);
 }
 
 /* What its drivers call the devices against what our configuration says: the worker may have another one. */

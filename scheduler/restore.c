@@ -40,6 +40,14 @@ static int device_row(void *arg, const struct row_device *row)
     return 0;
 }
 
+static int boot_row(void *arg, const struct row_boot *row)
+{
+    struct sluiced *d = arg;
+
+    health_restore_boot(farm_obtain(d->farm, row->node), row);
+    return 0;
+}
+
 struct moving { struct moves *moves; struct err *e; };
 
 static int move_row(void *arg, const struct row_move *row)
@@ -66,7 +74,7 @@ int restore_farm(struct sluiced *d, struct db *db, struct err *e)
     if (nice_restore(d, db, e) < 0)
         return -1;
     if (rows_load_nodes(db, node_row, d->farm, e) != 0 || rows_load_marks(db, false, mark_row, d, e) != 0
-        || rows_load_devices(db, device_row, d, e) != 0 || rows_load_moves(db, false, move_row, &m, e) != 0)
+        || rows_load_devices(db, device_row, d, e) != 0 || rows_load_boots(db, boot_row, d, e) != 0 || rows_load_moves(db, false, move_row, &m, e) != 0)
         return -1;
     log_info("state: %u nodes, %u open marks, %u open moves", farm_count(d->farm), marks_open(d->marks), moves_open(d->moves));
     return 0;

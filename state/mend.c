@@ -21,6 +21,7 @@ static const struct { const char *table, *sound; } rules[] = {
     { "node",     "sluice_is_name(name)" },
     { "mark",     "sluice_is_name(node)" },
     { "known_device", "sluice_is_name(node) AND place BETWEEN 0 AND 255" },
+    { "known_boot", "sluice_is_name(node)" },
     { "move",     "sluice_is_name(node) AND \"to\" IN ('online', 'async')" },
     { "run",      "id > 0 AND sources BETWEEN 0 AND 65536 AND length(key) = 32" },
     { "run_tf",   "outcome IN ('done', 'failed', 'dropped', 'lost', 'cancelled') AND published IN (0, 1)" },

@@ -34,6 +34,7 @@ static const struct db_migration migrations[] = {
          "CREATE TABLE attempt (job INTEGER NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, epoch INTEGER NOT NULL, state TEXT NOT NULL,"
          " node TEXT, device TEXT, code TEXT, text TEXT, digest TEXT, stem TEXT, seconds REAL NOT NULL, time INTEGER NOT NULL, log TEXT,"
          " UNIQUE (job, number, attempt)) STRICT" },
+    { 8, "CREATE TABLE known_boot (node TEXT NOT NULL UNIQUE, boot TEXT NOT NULL) STRICT" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

@@ -51,6 +51,9 @@ static const struct column mark_columns[] = {
     { "clear_reason", TEXT, AT(clear_reason) },
 };
 #undef ROW
+#define ROW row_boot
+static const struct column boot_columns[] = { { "node", WORD, AT(node) }, { "boot", WORD, AT(boot) } };
+#undef ROW
 #define ROW row_device
 static const struct column device_columns[] = {
     { "node", WORD, AT(node) }, { "serial", WORD, AT(serial) }, { "place", U32, AT(place) }, { "seen", I64, AT(seen) }, { "forgotten", I64, AT(forgotten) },
@@ -126,7 +129,7 @@ static const struct column crash_columns[] = {
 #undef ROW
 _Static_assert(offsetof(struct row_job_file, extents_size) == offsetof(struct row_job_file, extents) + sizeof(void *), "BYTES: the size follows the pointer");
 
-enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_ATTEMPT, SLOT_DEVICE, SLOT_END };
+enum { SLOT_NODE = SLOT_ROWS, SLOT_MARK, SLOT_MOVE, SLOT_RUN, SLOT_RUN_TF, SLOT_JOB, SLOT_JOB_FILE, SLOT_TASK, SLOT_CRASH, SLOT_EVENT, SLOT_NODE_SHM, SLOT_ATTEMPT, SLOT_DEVICE, SLOT_BOOT, SLOT_END };
 _Static_assert((int)SLOT_END <= (int)DB_STATEMENTS, "every table keeps its statement");
 
 #define COLUMNS(t) t##_columns, ARRAY_LEN(t##_columns)
@@ -135,6 +138,7 @@ static const struct table
     nodes     = { "node",     "name",       (enum db_slot)SLOT_NODE,     COLUMNS(node) },
     marks     = { "mark",     "id",         (enum db_slot)SLOT_MARK,     COLUMNS(mark) },
     devices   = { "known_device", "node, serial", (enum db_slot)SLOT_DEVICE, COLUMNS(device) },
+    boots     = { "known_boot", "node",     (enum db_slot)SLOT_BOOT,     COLUMNS(boot) },
     moves     = { "move",     "id",         (enum db_slot)SLOT_MOVE,     COLUMNS(move) },
     runs      = { "run",      "id",         (enum db_slot)SLOT_RUN,      COLUMNS(run) },
     run_tfs   = { "run_tf",   "run, tf",    (enum db_slot)SLOT_RUN_TF,   COLUMNS(run_tf) },
@@ -264,6 +268,7 @@ int rows_prune_job(struct db *db, uint64_t job, unsigned limit, struct err *e)
 int rows_put_node(struct db *db, const struct row_node *n, struct err *e)         { return put(db, &nodes, n, e); }
 int rows_put_mark(struct db *db, const struct row_mark *m, struct err *e)         { return put(db, &marks, m, e); }
 int rows_put_device(struct db *db, const struct row_device *d, struct err *e)     { return put(db, &devices, d, e); }
+int rows_put_boot(struct db *db, const struct row_boot *b, struct err *e)         { return put(db, &boots, b, e); }
 int rows_put_move(struct db *db, const struct row_move *m, struct err *e)         { return put(db, &moves, m, e); }
 int rows_put_run(struct db *db, const struct row_run *r, struct err *e)           { return put(db, &runs, r, e); }
 int rows_put_run_tf(struct db *db, const struct row_run_tf *t, struct err *e)     { return put(db, &run_tfs, t, e); }
@@ -412,6 +417,17 @@ int rows_load_devices(struct db *db, int (*each)(void *arg, const struct row_dev
     if (cursor_open(&c, db, &devices, "WHERE forgotten = 0 ORDER BY node, place, serial", e) < 0)
         return -1;
     FOR_EACH(c, d, stopped);
+    return cursor_close(&c, stopped);
+}
+
+int rows_load_boots(struct db *db, int (*each)(void *arg, const struct row_boot *), void *arg, struct err *e)
+{
+    struct cursor c;
+    struct row_boot b;
+    int stopped = 0;
+    if (cursor_open(&c, db, &boots, "ORDER BY node", e) < 0)
+        return -1;
+    FOR_EACH(c, b, stopped);
     return cursor_close(&c, stopped);
 }
 

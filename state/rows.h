@@ -33,6 +33,10 @@ int rows_load_marks(struct db *db, bool open_only, int (*each)(void *arg, const 
 struct row_device { const char *node, *serial; uint32_t place; int64_t seen, forgotten; };
 int rows_put_device(struct db *db, const struct row_device *d, struct err *e);
 int rows_load_devices(struct db *db, int (*each)(void *arg, const struct row_device *), void *arg, struct err *e);      /* those that are not forgotten */
+/* The boot id of a node's machine. */
+struct row_boot { const char *node, *boot; };
+int rows_put_boot(struct db *db, const struct row_boot *b, struct err *e);
+int rows_load_boots(struct db *db, int (*each)(void *arg, const struct row_boot *), void *arg, struct err *e);
 
 struct row_move { uint64_t id; const char *node, *to, *when, *state, *requested_by, *text; int64_t at, deadline, created, ended; };
 int rows_put_move(struct db *db, const struct row_move *m, struct err *e);

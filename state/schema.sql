@@ -1,4 +1,4 @@
--- schema.sql - what survives a restart; version 4 (user_version), becomes schema_sql.h in the build
+-- schema.sql - what survives a restart; version 8 (user_version), becomes schema_sql.h in the build
 --
 -- Times are wall ns (0: not yet), numbers from outside are unsigned 64 bit kept in a signed column. STRICT and NOT NULL make
 -- a damaged value visible to the check at open. Rows are found by rowid in every table, so that --recover can step over a bad page.
@@ -251,4 +251,10 @@ CREATE TABLE known_device (
     seen       INTEGER NOT NULL,            -- then
     forgotten  INTEGER NOT NULL,            -- replaced, or a person said that it is gone for good
     UNIQUE (node, serial)
+) STRICT;
+
+-- The kernel's boot id that a node registered with last, so that a new start of its machine is seen after a restart too.
+CREATE TABLE known_boot (
+    node       TEXT NOT NULL UNIQUE,
+    boot       TEXT NOT NULL
 ) STRICT;

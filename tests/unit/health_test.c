@@ -526,6 +526,25 @@ static void start_anew(struct fixture *f)
     fx_start(f);
 }
 
+static void a_reboot_while_nobody_looked_is_seen(void **state)
+{
+    struct fixture *f = *state;
+    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+
+    fx_start(f);
+    peer_close(machine_register(f, &m));
+    start_anew(f);
+    m.start = 2;
+    peer_close(machine_register(f, &m));                 /* the worker alone was started anew */
+    assert_int_equal(counters_get(f->d.counters, "reboots"), 0);
+    start_anew(f);
+    m.start = 3;
+    m.boot = "boot-2";
+    peer_close(machine_register(f, &m));
+    assert_int_equal(counters_get(f->d.counters, "reboots"), 1);
+    fx_stop(f);
+}
+
 /* B66, with sluiced started anew in between: what was there before is known, so the missing one has a name. */
 static void b66_a_gpu_that_went_while_nobody_looked_is_found_and_named(void **state)
 {
@@ -862,6 +881,7 @@ int main(void)
         CASE(b75_a_wrong_result_is_a_proposal_and_the_third_a_mark),
         CASE(b75_the_share_of_results_that_is_made_again_is_kept),
         CASE(b66_a_missing_gpu_is_a_mark_on_it),
+        CASE(a_reboot_while_nobody_looked_is_seen),
         CASE(b66_a_gpu_that_went_while_nobody_looked_is_found_and_named),
         CASE(a_retired_node_misses_nothing),
         CASE(devices_of_another_architecture_than_the_class_take_the_node_out),

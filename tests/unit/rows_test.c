@@ -11,6 +11,7 @@ static const struct row_node NODE = { .name = "mi50-001", .class = "mi50", .pool
 static const struct row_mark MARK = { .id = 1, .node = "n1", .part = "gpu-serial", .owner_kind = "user", .owner = "ops", .class = "hw", .severity = "block",
                                       .reason = "it's \"broken\"; DROP TABLE mark;--\n\t\xc3\xa4", .evidence = "see log", .created = 21, .until = 22, .cleared = 0,
                                       .cleared_by = NULL, .clear_reason = NULL };
+static const struct row_boot BOOT = { .node = "n3", .boot = "6f1c-2" };
 static const struct row_device DEVICE = { .node = "n3", .serial = "GPU-1f", .place = 7, .seen = 26, .forgotten = 0 };
 static const struct row_move MOVE = { .id = 2, .node = "n2", .to = "async", .when = "drained", .state = "waiting", .requested_by = "expert", .text = "t",
                                       .at = 31, .deadline = 32, .created = 33, .ended = 0 };
@@ -63,6 +64,14 @@ static int see_device(void *arg, const struct row_device *b)
     ++*(int *)arg;
     SAME_TEXT(node); SAME_TEXT(serial);
     SAME(place); SAME(seen); SAME(forgotten);
+    return 0;
+}
+
+static int see_boot(void *arg, const struct row_boot *b)
+{
+    const struct row_boot *a = &BOOT;
+    ++*(int *)arg;
+    SAME_TEXT(node); SAME_TEXT(boot);
     return 0;
 }
 
@@ -165,6 +174,8 @@ static void put_all(struct db *db)
     old.forgotten = 28;                  /* the same device again: one row */
     good(rows_put_device(db, &old, why));
     good(rows_put_device(db, &DEVICE, why));
+    good(rows_put_boot(db, &(struct row_boot){ .node = "n3", .boot = "6f1c-1" }, why));
+    good(rows_put_boot(db, &BOOT, why));                                     /* the later one holds */
     good(rows_put_run(db, &run, why));
     good(rows_put_run_tf(db, &TF, why));
     good(rows_put_job(db, &JOB, why));
@@ -181,6 +192,7 @@ static void see_all(struct db *db)
     good(rows_load_nodes(db, see_node, &n, why));
     good(rows_load_marks(db, true, see_mark, &n, why));
     good(rows_load_devices(db, see_device, &n, why));
+    good(rows_load_boots(db, see_boot, &n, why));
     good(rows_load_moves(db, true, see_move, &n, why));
     good(rows_load_runs(db, true, see_run, &n, why));
     good(rows_load_run_tfs(db, 3, 0, 10, see_tf, &n, why));
@@ -188,7 +200,7 @@ static void see_all(struct db *db)
     good(rows_load_jobs(db, true, see_job, &n, why));
     good(rows_load_tasks(db, 4, see_task, &n, why));
     good(rows_load_crashes(db, see_crash, &n, why));
-    assert_int_equal(n, 10);
+    assert_int_equal(n, 11);
     n = 0;
     good(rows_load_job_files(db, 4, see_file, &n, why));
     assert_int_equal(n, 2);
