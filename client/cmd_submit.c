@@ -63,6 +63,7 @@ static void input_tfs(Sluice__InputFile *f, const struct scan *s)
 }
 
 enum { NAMED_MOST = 100 };           /* skipped files that are named one by one */
+enum { FILES_A_SECOND = 5000 };      /* that a busy sluiced can store at least: a job of a million files is waited for longer */
 
 /* Names what is skipped; of very many only the first. */
 static void say_skipped(const char *path, const char *why, size_t n, bool quiet)
@@ -321,7 +322,7 @@ int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
     if (!str_is_empty(q.key) && (s = ask_key(ctx, q.key, e)) == NULL && e->code != ERR_NOT_FOUND && e->code != ERR_USAGE)
         goto out;
     if (s == NULL && gather(a, &files, e) == 0 && make_files(&files, &q, args_has(a, "quiet"), e) == 0)
-        s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S, e);
+        s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S + (double)q.n_files / FILES_A_SECOND, e);
     if (s != NULL)
         r = accepted(ctx, a, s, e);
 out:

@@ -1,7 +1,7 @@
 /* bench_jobs.c - jobs of a million time-frames: taken in, remembered, looked at, started anew with, done
  *
  * The real sluiced and the real command; the workers are fake and take no time, so that what is measured is the account of the work. BENCH_TASKS (10^6) TFs,
- * a thousand a file, then as many with a file each; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
+ * a thousand a file, then BENCH_FILES (200 000) with a file each; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
  * installed, does as many cycles of put, reserve and delete with fsync as fit into 5 s on the same disk.
  */
 #include "config.h"
@@ -28,7 +28,7 @@
 
 enum { A_FILE = 1000, WORKERS = 16, LOOKS = 10 };
 
-static uint64_t n_tasks = 1000000, n_done = 50000;
+static uint64_t n_tasks = 1000000, n_files = 200000, n_done = 50000;
 static struct program sluiced;
 static unsigned missed;
 
@@ -216,12 +216,12 @@ static void measure_submit_files(void)
     double s, before;
     uint64_t id;
 
-    make_files(dir, list, n_tasks, 1);
+    make_files(dir, list, n_files, 1);
     before = memory();
     id = submit(list, &s);
-    printf("%" PRIu64 " files of one TF\n", n_tasks);
+    printf("%" PRIu64 " files of one TF\n", n_files);
     figure("accepted", s, "s", 0, true);
-    figure("sluiced's memory", (memory() - before) / (double)n_tasks, "bytes a TF", 0, true);
+    figure("sluiced's memory", (memory() - before) / (double)n_files, "bytes a TF", 0, true);
     look(id);
     job_do("cancel", id);
     free(dir);
@@ -379,6 +379,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     n_tasks = wish("BENCH_TASKS", n_tasks);
+    n_files = wish("BENCH_FILES", n_files);
     n_done = wish("BENCH_DONE", n_done);
     n_done = n_done > n_tasks ? n_tasks : n_done;
     bench_open(argv[0]);
