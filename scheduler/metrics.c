@@ -22,6 +22,7 @@
 #include "move.h"
 #include "node.h"
 #include "ran.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 static const char *const state_word[] = { "idle", "busy", "full", "moving", "bad", "error", "down" };
@@ -254,6 +255,16 @@ static void open_jobs(const struct scrape *s, const char *name)
     job_fill_free(jobs, n);
 }
 
+static double m_slurm_silent(const struct scrape *s) { return slurm_silent_s(s->d); }
+
+static void slurm_nodes(const struct scrape *s, const char *name)
+{
+    struct slurm_count c;
+
+    slurm_count(s->d, &c);
+    str_addf(s->out, "%s{of=\"sluice\"} %u\n%s{of=\"slurm\"} %u\n%s{of=\"lease\"} %u\n", name, c.ours, name, c.slurm, name, c.leased);
+}
+
 /* clang-format off */
 static const struct metric table[] = {
     { "sluice_up",                         "gauge",   "The scheduler answers.",                                         m_up, NULL },
@@ -282,6 +293,8 @@ static const struct metric table[] = {
     { "sluice_pool_usable_nodes",          "gauge",   "Nodes of the pool that take work.",                              NULL, pool_usable },
     { "sluice_pool_min_good",              "gauge",   "Usable nodes that a move leaves in the pool.",                   NULL, pool_min_good },
     { "sluice_health_brake_on",            "gauge",   "1 while health marks no node of the pool any more.",             NULL, brake_on },
+    { "sluice_slurm_silent_seconds",       "gauge",   "Since Slurm's last answer, 0 while it answers.",                 m_slurm_silent, NULL },
+    { "sluice_slurm_nodes",                "gauge",   "Nodes that may be lent: ours, Slurm's, Slurm's with our lease.", NULL, slurm_nodes },
     { "sluice_online",                     "gauge",   "Open runs and their time-frames.",                               NULL, open_runs },
     { "sluice_async",                      "gauge",   "Open jobs and their tasks.",                                     NULL, open_jobs },
     { "sluice_node_usable",                "gauge",   "1 while the node takes work.",                                   NULL, node_usable },

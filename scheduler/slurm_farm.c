@@ -514,12 +514,32 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
     return out;
 }
 
+double slurm_silent_s(const struct sluiced *d)
+{
+    const struct slurm *s = d->slurm;
+    double since = s == NULL || s->link == NULL ? 0 : now_s() - (s->heard > 0 ? s->heard : s->started);
+
+    return since < silent_s + 3 * d->conf->slurm.poll ? 0 : since;
+}
+
+void slurm_count(struct sluiced *d, struct slurm_count *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (!takes_part(n) || n->slurm->mode != SLURM_LEND)
+            continue;
+        out->ours += n->slurm->reserved;
+        out->leased += !n->slurm->reserved && n->slurm->lease == LEASE_HELD;
+        out->slurm += !n->slurm->reserved && n->slurm->lease != LEASE_HELD;
+    }
+}
+
 static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
 {
-    double since = now_s() - (s->heard > 0 ? s->heard : s->started);
+    double since = slurm_silent_s(s->d);
     char text[700], when[CLOCK_TEXT];
 
-    if (s->link == NULL || since < silent_s + 3 * s->d->conf->slurm.poll)
+    if (since == 0)
         return;
     if (s->heard > 0)
         snprintf(text, sizeof(text), "Slurm has not answered since %s%s%s", clock_rfc3339(s->heard_wall, when), s->why[0] == '\0' ? "" : ": ", s->why);

@@ -28,6 +28,11 @@ const char *slurm_waits_for(const struct node *n);
 
 /* For people; NULL: not in Slurm. Freed by the caller, the strings are the node's. */
 Sluice__SlurmInfo *slurm_info(const struct node *n);
+/* For metrics: since the last answer, 0 when it answers as often as it is asked or is not asked at all. */
+double slurm_silent_s(const struct sluiced *d);
+/* Nodes that may be lent, by who has them: reserved for us, Slurm's, Slurm's with a lease of ours. */
+struct slurm_count { unsigned ours, slurm, leased; };
+void slurm_count(struct sluiced *d, struct slurm_count *out);
 void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg);
 
 #endif

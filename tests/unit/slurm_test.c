@@ -592,6 +592,15 @@ static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
     flow_double.tasks = 10;
     until_world(f, "leases", "a2", "state", "running");
     until_usable(f, "a2", true);
+    {
+        struct slurm_count c;
+
+        slurm_count(&f->d, &c);
+        assert_int_equal(c.ours, 2);
+        assert_int_equal(c.slurm, 1);
+        assert_int_equal(c.leased, 1);
+        assert_true(slurm_silent_s(&f->d) == 0);
+    }
     assert_true(world_has("leases", "a2", "comment", "sluice: job 4"));
     assert_string_equal(info(p, "a2")->lease, "held");
     assert_int_equal(info(p, "a2")->lease_job, 77);
@@ -702,6 +711,7 @@ static void silence_keeps_nothing_of_ours_waiting(void **state)
     assert_int_equal(ask_mark(p, "n1", "disk is slow", NULL), 0);
     assert_int_equal(ask_move(p, "a1", "online", "now"), 0);
     until_alarm(f, "SlurmSilent", "no answer within 0.5 s");
+    assert_true(slurm_silent_s(&f->d) >= 2);
     assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);   /* nobody's word, nobody's node */
     assert_string_equal(slurm_waits_for(node(f, "a1")), "waiting for Slurm's word");
     say("how poll ok");
