@@ -63,7 +63,7 @@ static void input_tfs(Sluice__InputFile *f, const struct scan *s)
 }
 
 enum { NAMED_MOST = 100 };           /* skipped files that are named one by one */
-enum { FILES_A_SECOND = 5000 };      /* that a busy sluiced can store at least: a job of a million files is waited for longer */
+enum { FILES_A_SECOND = 5000 };      /* that a busy sluiced can store at least: a job of very many files is waited for longer */
 
 /* Names what is skipped; of very many only the first. */
 static void say_skipped(const char *path, const char *why, size_t n, bool quiet)

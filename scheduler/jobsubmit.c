@@ -24,7 +24,8 @@
 
 #define STRAGGLER_LEAST 1.5      /* times the median */
 #define STRAGGLER_MOST  1000.0
-enum { PATH_MOST = 4000, FILES_MAX = 1000000, TASKS_MAX = 10000000, ATTEMPTS_MAX = 100 };
+/* More files than that are taken in one turn of the loop, for seconds in which nobody else is heard. */
+enum { PATH_MOST = 4000, FILES_MAX = 300000, TASKS_MAX = 10000000, ATTEMPTS_MAX = 100 };
 
 static int path_check(const struct conf *conf, const char *path, const char *of, struct err *e)
 {
