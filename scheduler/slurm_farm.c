@@ -79,6 +79,7 @@ static void failed(struct node *n, const struct err *why)
     if (strncmp(ns->trouble, why->text, sizeof(ns->trouble) - 1) != 0)
         log_warning("node %s: Slurm: %s; again in %.3g s", n->name, why->text, ns->wait_s);
     snprintf(ns->trouble, sizeof(ns->trouble), "%.299s", why->text);
+    str_mend(ns->trouble, strlen(ns->trouble));
     counters_add(n->d->counters, "slurm_commands_failed", 1);
 }
 
@@ -317,6 +318,7 @@ static void failed_cb(void *arg, const struct err *why)
     if (s->why[0] == '\0')
         log_warning("Slurm does not answer: %s", why->text);
     snprintf(s->why, sizeof(s->why), "%s", why->text);
+    str_mend(s->why, strlen(s->why));
     counters_add(s->d->counters, "slurm_looks_failed", 1);
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
         if (n->slurm != NULL)

@@ -66,6 +66,7 @@ static void lease_is(struct node *n, enum lease_state is, const Sluice__SlurmLea
     ns->lease_job = l == NULL ? 0 : l->job;
     ns->lease_end = l == NULL ? 0 : l->end;
     snprintf(ns->lease_why, sizeof(ns->lease_why), "%.63s", l == NULL || l->why == NULL ? "" : l->why);
+    str_mend(ns->lease_why, strlen(ns->lease_why));
     if (is == was)
         return;
     ns->lease_over = ns->lease_evicted = false;

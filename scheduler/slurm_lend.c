@@ -101,6 +101,7 @@ const char *slurm_waits_for(const struct node *n)
         snprintf(out, 160, "jobs of Slurm are there: %.60s", ns->says->state == NULL ? "?" : ns->says->state);
     else if (to_us && ns->n_jobs > 0)
         snprintf(out, 160, "requeued jobs get their begin time");
+    str_mend(out, strlen(out));          /* cut to length, perhaps within a letter */
     return out;
 }
 

@@ -97,6 +97,8 @@ void slurm_marks_take(struct node *n, bool counts)
             continue;
         }
         kinds[i].said(n, &s);
+        str_mend(s.reason, strlen(s.reason));        /* cut to length, perhaps within a letter */
+        str_mend(s.evidence, strlen(s.evidence));
         if (s.is) {
             ns->clean[i] = 0;
             say_bad(n, &kinds[i], &s);
@@ -117,6 +119,7 @@ bool slurm_wants_drain(const struct node *n, char reason[512])
 
             str_escape(&shown, m->reason, strlen(m->reason));
             snprintf(reason, 512, "%.63s: %.300s (%.60s)", n->d->conf->slurm.reason_prefix, str_text(&shown), m->owner);
+            str_mend(reason, strlen(reason));
             str_free(&shown);
             return true;
         }

@@ -43,7 +43,7 @@ struct slurm_process {
     struct chan *chan;
     int said;                            /* read end of its standard error, -1 */
     ev_io said_io;
-    char last_line[300];                 /* of it */
+    char last_line[300], before[150];    /* of it, and the one before it, which often says why */
     ev_timer deadline, again;
     double wait_s;                       /* the next back-off */
     bool asked;
@@ -65,7 +65,7 @@ static void said_close(struct slurm_process *p)
     p->said = -1;
 }
 
-/* The last line that is not empty; what came before it is of no use. */
+/* The last lines that are not empty. */
 static void keep_last(struct slurm_process *p, char *text)
 {
     char *line, *rest = text;
@@ -75,8 +75,11 @@ static void keep_last(struct slurm_process *p, char *text)
 
         if (line[strspn(line, " \r\t")] == '\0')
             continue;
-        str_escape(&shown, line, strnlen(line, sizeof(p->last_line) / 4));
-        snprintf(p->last_line, sizeof(p->last_line), "%s", str_text(&shown));
+        str_escape(&shown, line, strnlen(line, sizeof(p->before) / 4 * 3));
+        snprintf(p->last_line, sizeof(p->last_line), "%.145s%s%.145s", p->before, p->before[0] == '\0' ? "" : "; ", str_text(&shown));
+        snprintf(p->before, sizeof(p->before), "%.149s", str_text(&shown));
+        str_mend(p->last_line, strlen(p->last_line));
+        str_mend(p->before, strlen(p->before));
         str_free(&shown);
     }
 }
@@ -329,7 +332,7 @@ static void start(struct slurm_process *p)
 {
     struct err e;
 
-    p->last_line[0] = '\0';
+    p->last_line[0] = p->before[0] = '\0';
     p->starts++;
     if (start_process(p, &e) < 0)
         give_up(p, &e);

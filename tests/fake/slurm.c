@@ -211,7 +211,7 @@ static int behave(const char *what, struct err *e, const char **code)
     close(held);
 
     if (strncmp(line, "exit", 4) == 0) {
-        fprintf(stderr, "fake-slurm: fatal: %s\n", line + 4 + (line[4] == ' '));
+        fprintf(stderr, "fake-slurm: error: first\nfake-slurm: error: line 3\n\nfake-slurm: fatal: %s\n", line + 4 + (line[4] == ' '));
         exit(1);
     }
     if (strcmp(line, "silent") == 0)

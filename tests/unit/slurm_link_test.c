@@ -242,10 +242,11 @@ static void the_last_words_of_a_helper_are_the_reason(void **state)
 {
     struct rig *r = *state;
 
-    say(r, "how poll '1 exit slurm.conf is broken at line 3'");
+    say(r, "how poll '1 exit slurm.conf is broken'");
     link_start(r, r->program, 10);
     look_until(r, &r->failures);
-    assert_non_null(strstr(r->why, "slurm.conf is broken at line 3"));
+    assert_non_null(strstr(r->why, "fake-slurm: error: line 3; fake-slurm: fatal: slurm.conf is broken"));
+    assert_null(strstr(r->why, "first"));
     look_until(r, &r->states);
 }
 

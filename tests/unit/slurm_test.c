@@ -288,6 +288,28 @@ static void bad_in_slurm_is_a_mark_with_reason_user_and_time(void **state)
     peer_close(p);
 }
 
+/* What comes from people in Slurm is cut to a length, but stays text: else nobody could be shown the node any more. */
+static void a_long_reason_stays_text(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    char words[800] = "node o1 idle+drain '";
+    const struct mark *m;
+
+    for (int i = 0; i < 100; i++)
+        strcat(words, "x\u20ac");        /* 4 bytes: 300 are not a whole number of letters */
+    strcat(words, "y'");
+    memmove(words + 21, words + 20, strlen(words + 20) + 1);
+    words[20] = 'z';
+    say(words);
+    until_marked(f, "o1", "state", NULL);
+    m = slurm_mark(f, "o1", "state");
+    assert_int_equal(strlen(m->reason), 300);
+    assert_true(frame_is_utf8(m->reason));
+    assert_non_null(ask_node(p, "o1"));
+    peer_close(p);
+}
+
 static void no_word_is_neither_good_nor_bad(void **state)
 {
     struct fixture *f = *state;
@@ -762,6 +784,7 @@ int main(void)
 #define FARM(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
         FARM(bad_in_slurm_is_a_mark_with_reason_user_and_time),
+        FARM(a_long_reason_stays_text),
         FARM(no_word_is_neither_good_nor_bad),
         FARM(a_fresh_slurmctld_clears_nothing),
         FARM(our_marks_are_told_to_slurm_and_taken_back),
