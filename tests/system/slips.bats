@@ -58,8 +58,11 @@ END
   [ "$stderr" = "sluice: reason '\\xFF\\xFE': text in UTF-8 is wanted" ]
   cp "$(sample 2)" "$FARM/"$'lat\xefn.tf'
   run --separate-stderr sluice submit "$FARM/"$'lat\xefn.tf'
-  [ "$status" -eq 2 ]
-  [[ $stderr == *'lat\xEFn.tf'*UTF-8* ]]
+  [ "$status" -eq 1 ]
+  [[ $stderr == *'lat?n.tf'*UTF-8* ]]
+  run --separate-stderr sluice submit "$FARM/"$'lat\xefn.tf' "$(sample 2)"
+  [ "$status" -eq 10 ]
+  [[ $stderr == "skipped "*'lat?n.tf'*UTF-8* ]]
 }
 
 @test "a reason that says nothing retires no node" {
