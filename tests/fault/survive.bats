@@ -9,7 +9,7 @@ teardown() { farm_teardown; }
 # async LIST: nodes of class real in the async pool.
 async() { sluice node add "$1" --class real --pool async >/dev/null; }
 # fake_worker NODE [WRAPPER...]: a worker whose reconstruction process does what $FARM/does-NODE says.
-fake_worker() { local node=$1; shift; worker "$node" "$@" env "FAKE_RECO_DOES=as:$FARM/does-$node" -- --reco "$FAKES/reco"; }
+fake_worker() { local node=$1; shift; worker "$node" env "FAKE_RECO_DOES=as:$FARM/does-$node" "$@" -- --reco "$FAKES/reco"; }
 job_is() { is ".jobs[0] | $2" "$3" sluice job show "$1"; }
 task() { json ".tasks[0].$2 // \"\"" sluice job tfs "$1"; }
 device_pid() { pgrep -P "$(worker_status "$1" .pid)" -x reco; }
