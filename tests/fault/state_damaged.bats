@@ -136,13 +136,15 @@ says_the_file() { wait_until 20 file_is_blamed "$1"; }
   wait_until 30 no_alarm StateNotWritable
   wait_until 30 no_alarm MarksNotStored
   sluice mark n002 "stored"
-  # cut short where SQLite has to read it: damaged, with both commands in full
+  # cut short: damaged, with both commands in full
+  sluice backup "$FARM/backup.db"
   truncate -s 0 "$FARM/state/state.db"
   run sluice run start --workflow none
   [ "$status" -ne 0 ]
   says_the_file "puts a backup in its place"
   kill -TERM "$PID_sluiced"; wait_until 10 ended "$PID_sluiced"
-  recovers
+  starts_not --restore
+  timeout 30 sluiced --config "$FARM/conf" --state "$FARM/state" --restore "$FARM/backup.db"
   daemon
   is '[.nodes[] | select(.marks | length > 0) | .name] | join(" ")' 'n001 n002' sluice nodes
 }
