@@ -32,7 +32,8 @@ teardown() { farm_teardown; }
   sluice move mi50-002 --to async --wait --timeout 20s
   d=$FARM/in; mkdir "$d"
   head -c 1000000 "$(sample 2)" >"$d/cut.tf"; cp "$(sample 2)" "$d/good.tf"; : >"$d/empty.tf"
-  id=$(sluice submit "$d/cut.tf" "$d/good.tf" "$d/empty.tf" --workflow decode --output "$FARM/out")
+  rc=0; id=$(sluice submit "$d/cut.tf" "$d/good.tf" "$d/empty.tf" --workflow decode --output "$FARM/out") || rc=$?
+  [ "$rc" -eq 10 ]
   run sluice wait job "$id" --timeout 60s
   [ "$status" -eq 10 ]
   is '.jobs[0] | [.state, .done, .failed, .skipped_files] | join(" ")' 'done 1 0 2' sluice job show "$id"
