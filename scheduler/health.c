@@ -124,8 +124,8 @@ static void brake_went_on(struct node *n, const char *reason)
     change_put(c, CHANGE_KEEP, NULL, NULL);
 }
 
-/* Whether n may be marked. A node that health has taken out already takes nothing more out. */
-static bool may_mark(struct node *n, const char *reason)
+/* Whether n may be marked for what owner found. A node that health has taken out already takes nothing more out. */
+static bool may_mark(struct node *n, const char *owner, const char *reason)
 {
     struct health *h = n->d->health;
     struct brake *b = &h->brake[n->pool];
@@ -138,7 +138,8 @@ static bool may_mark(struct node *n, const char *reason)
         return false;
     if (brake_take(b, &l, affected(n->d, n->pool), now_s()))
         return true;
-    health_of(n)->held = true;
+    n->health->held = true;
+    snprintf(n->health->held_by, sizeof(n->health->held_by), "%s", owner);
     counters_add(n->d->counters, "marks_held", 1);
     log_warning("node %s: would be marked by health, but the brake of pool %s is on: %s", n->name, pool_name[n->pool], reason);
     if (!was)
@@ -234,15 +235,19 @@ void health_restore_mark(struct node *n, const struct row_mark *row)
 
 /* ---- marks ---- */
 
+/* A note may become a block mark; a block mark stays what it is. */
 void health_mark(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason, const char *evidence)
 {
     struct row_mark want = { .part = part, .owner_kind = "health", .owner = owner, .class = class, .severity = level == LEVEL_BAD ? "block" : "info", .reason = reason,
                              .evidence = evidence };
+    const struct mark *m = mark_automatic_find(n, part, "health", owner);
 
-    if (!n->d->conf->health.automatic || !n->added || mark_automatic_find(n, part, "health", owner) != NULL)
+    if (!n->d->conf->health.automatic || !n->added || (m != NULL && (m->block || level != LEVEL_BAD)))
         return;
-    if (level == LEVEL_BAD && part == NULL && !may_mark(n, reason))
-        return;
+    if (level == LEVEL_BAD && part == NULL && !may_mark(n, owner, reason))
+        return;                                  /* the note, if there is one, stays */
+    if (m != NULL)
+        mark_automatic_clear(n, part, "health", owner, reason);
     counters_add(n->d->counters, "marks_by_health", 1);
     mark_automatic(n, &want);
 }
@@ -250,13 +255,14 @@ void health_mark(struct node *n, const char *part, const char *owner, const char
 void health_fact(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason)
 {
     const struct mark *m = mark_automatic_find(n, part, "health", owner);
-    bool worse = m != NULL && !m->block && level == LEVEL_BAD;
 
-    if (m != NULL && (worse || level == LEVEL_GOOD) && (!m->block || n->d->conf->health.clear_automatic))
-        mark_automatic_clear(n, part, "health", owner, worse ? reason : "it is good again");
-    if (level != LEVEL_GOOD)
+    if (level != LEVEL_GOOD) {
         health_mark(n, part, owner, class, level, reason, NULL);
-    else if (part == NULL && n->health != NULL)
+        return;
+    }
+    if (m != NULL && (!m->block || n->d->conf->health.clear_automatic))
+        mark_automatic_clear(n, part, "health", owner, "it is good again");
+    if (part == NULL && n->health != NULL && n->health->held && strcmp(n->health->held_by, owner) == 0)
         n->health->held = false;
 }
 

@@ -15,6 +15,7 @@ struct node_health {
     uint64_t done_in[2];                 /* TFs done in each pool */
     uint64_t lonely_mark;                /* what the others had done at its last failure without a second opinion */
     bool     held;                       /* it would be marked, but for the brake */
+    char     held_by[64];                /* for what: the owner of that mark */
     char     boot_id[64];
     unsigned reboots;
     double   sample;                     /* of a result to be made again elsewhere */

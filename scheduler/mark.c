@@ -119,10 +119,13 @@ static struct row_mark mark_row(const struct node *n, const struct mark *m)
     };
 }
 
-/* "mark 7 (block hw, node)": what history says there is, or was. */
+/* "mark 7 (block hw, node)", with its owner when that is no person: what history says there is, or was. */
 static const char *mark_text(const struct mark *m, char out[240])
 {
-    snprintf(out, 240, "mark %llu (%s %.16s, %.120s)", (unsigned long long)m->id, m->block ? "block" : "info", m->class, m->part);
+    bool person = strcmp(m->owner_kind, "person") == 0;
+
+    snprintf(out, 240, "mark %llu (%s %.16s, %.100s%s%s%s%.64s)", (unsigned long long)m->id, m->block ? "block" : "info", m->class, m->part, person ? "" : ", ",
+             person ? "" : m->owner_kind, person ? "" : " ", person ? "" : m->owner);
     return out;
 }
 
@@ -351,6 +354,15 @@ static void set_one(struct change *c, struct mark_batch *b, struct node *n, cons
     change_result(c, n->name, ERR_NONE, m->id, "marked%s%s", want->part == NULL ? "" : ": device ", want->part == NULL ? "" : want->part);
 }
 
+static bool named_before(const Sluice__MarkNodes *m, size_t p)
+{
+    for (size_t k = 0; k < p; k++) {
+        if (strcmp(m->parts[k], m->parts[p]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void set_all(struct change *c, struct mark_batch *b, struct node *const *nodes, const Sluice__MarkNodes *m, struct row_mark *want)
 {
     for (size_t i = 0; i < m->n_names; i++) {
@@ -364,7 +376,7 @@ static void set_all(struct change *c, struct mark_batch *b, struct node *const *
             set_one(c, b, nodes[i], want, m->dry_run);
         for (size_t p = 0; p < m->n_parts; p++) {
             want->part = m->parts[p];
-            if (node_has_part(nodes[i], m->parts[p]))
+            if (!named_before(m, p) && node_has_part(nodes[i], m->parts[p]))
                 set_one(c, b, nodes[i], want, m->dry_run);
         }
     }

@@ -245,7 +245,7 @@ refused() {
   wait_until 20 is '.nodes[0].usable' true sluice nodes
   refused 3 "no device nosuch" sluice mark n001 --gpu emu-n001-0 --gpu nosuch "fans"
   [ "$(json '[.nodes[0].marks[]] | length' sluice nodes)" -eq 0 ]
-  sluice mark n001 --gpu emu-n001-0 --gpu emu-n001-1 "fans"
+  sluice mark n001 --gpu emu-n001-0 --gpu emu-n001-1 --gpu emu-n001-0 "fans"
   [ "$(json '[.nodes[0].marks[].part] | sort | join(" ")' sluice nodes)" = "emu-n001-0 emu-n001-1" ]
 }
 

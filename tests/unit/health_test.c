@@ -834,6 +834,36 @@ static void checks_mark_by_their_exit_and_stay_until_cleared(void **state)
     peer_close(p);
 }
 
+/* brake_nodes = 2: of four that get worse two are marked, the others keep their note, and each is held back once. */
+static void a_note_stays_where_the_brake_holds_back_what_is_worse(void **state)
+{
+    static const char *const name[4] = { "n1", "n2", "n3", "n4" };
+    struct fixture *f = *state;
+    struct peer *w[4], *p;
+
+    fx_start(f);
+    p = person(f);
+    for (int i = 0; i < 4; i++)
+        w[i] = simple_worker(f, name[i]);
+    for (int i = 0; i < 4; i++)
+        check_report(w[i], NOTE, "fan 3 is slow", 1 << 30);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++)
+            check_report(w[i], BAD, "fan 3 stands", 1 << 30);
+    }
+    for (int i = 0; i < 4; i++) {
+        const Sluice__Node *n = ask_node(p, name[i]);
+
+        assert_int_equal(n->n_marks, 1);
+        assert_string_equal(n->marks[0]->reason, i < 2 ? "fan 3 stands" : "fan 3 is slow");
+        assert_int_equal(n->marks[0]->severity, i < 2 ? SLUICE__SEVERITY__BLOCK : SLUICE__SEVERITY__INFO);
+    }
+    assert_int_equal(counters_get(f->d.counters, "marks_held"), 2);
+    for (int i = 0; i < 4; i++)
+        peer_close(w[i]);
+    peer_close(p);
+}
+
 /* B03, B05 with clear_automatic: the check takes back its own, the operator's mark keeps the node out. */
 static void b03_b05_a_check_that_is_good_again_clears_its_own_mark_only(void **state)
 {
@@ -890,6 +920,7 @@ int main(void)
         CASE(b68_a_device_that_stays_broken_is_marked_with_its_reason),
         CASE(too_little_memory_is_bad_and_a_wrong_clock_a_note),
         CASE(checks_mark_by_their_exit_and_stay_until_cleared),
+        CASE(a_note_stays_where_the_brake_holds_back_what_is_worse),
         CASE(b03_b05_a_check_that_is_good_again_clears_its_own_mark_only),
     };
 

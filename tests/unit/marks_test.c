@@ -200,6 +200,8 @@ static void a_program_marks_once_and_clears_its_own_alone(void **state)
     for (size_t i = 0; i < h->n_events; i++) {
         if (strcmp(h->events[i]->what, "marked") == 0)
             assert_non_null(strstr(h->events[i]->who, "uid"));                        /* the real author of each */
+        if (strcmp(h->events[i]->reason, "fan 2 stands") == 0)
+            assert_non_null(strstr(h->events[i]->after, ", node, tool ipmi-watch)")); /* and for whom */
     }
     peer_close(p);
 }
