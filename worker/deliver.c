@@ -47,6 +47,7 @@ struct delivery {
     enum deliver_end end; struct err why;        /* the thread's */
     int64_t  begun, step_at, again_at;           /* monotonic; worker_now */
     double   pause;
+    bool     full; struct err told;              /* how its last try ended, for the loop while the next one runs */
 };
 
 struct deliver {
@@ -80,11 +81,6 @@ void deliver_destroy(struct deliver *d)
     free(d);
 }
 
-static bool is_full(const struct delivery *x)
-{
-    return x->end == DELIVER_AGAIN_FULL && x->pause > 0;
-}
-
 /* What waits for the full disk of a job leaves the room of the others. */
 bool deliver_has_room(const struct deliver *d, uint64_t job)
 {
@@ -92,7 +88,7 @@ bool deliver_has_room(const struct deliver *d, uint64_t job)
     unsigned full = 0;
 
     TAILQ_FOREACH(x, &d->list, entry) {
-        if (!is_full(x) || x->tf.job == 0)
+        if (!x->full || x->tf.job == 0)
             continue;
         if (x->tf.job == job)
             return false;
@@ -292,7 +288,7 @@ static void submit(struct delivery *x)
 static void begin(struct delivery *x, enum delivery_step step)
 {
     x->step = step;
-    x->cancelled = false;
+    x->cancelled = x->full = false;
     x->step_at = worker_now(x->all->worker);
     x->pause = 0;
     if (x->held != NULL)
@@ -388,6 +384,8 @@ static void ended(struct pool_task *t)
         log_warning("delivery: %s; kept and tried again", x->why.text);
     x->pause = x->pause == 0 ? PAUSE_FIRST_S : x->pause * 2 < PAUSE_MOST_S ? x->pause * 2 : PAUSE_MOST_S;
     x->again_at = worker_now(d->worker) + (int64_t)(x->pause * 1e9);
+    x->full = x->end == DELIVER_AGAIN_FULL;
+    x->told = x->why;
     deliver_tick(d);
 }
 
@@ -541,12 +539,12 @@ unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsign
     unsigned found = 0, i;
 
     TAILQ_FOREACH(x, &d->list, entry) {
-        if (!is_full(x) || x->tf.job == 0)
+        if (!x->full || x->tf.job == 0)
             continue;
         for (i = 0; i < found && out[i].job != x->tf.job; i++)
             ;
         if (i == found && found < n)
-            out[found++] = (struct full_job){ x->tf.job, x->why.text };
+            out[found++] = (struct full_job){ x->tf.job, x->told.text };
     }
     return found;
 }
@@ -576,7 +574,7 @@ static void look(struct deliver *d)
     struct delivery *x;
 
     TAILQ_FOREACH(x, &d->list, entry) {
-        if (is_full(x) && x->tf.job != 0)
+        if (x->full && x->tf.job != 0)
             continue;
         double limit = x->held ? x->held->work->deliver_timeout : d->worker->conf->limits.deliver_timeout;
         if (x->again_at != 0 && (word[0] == '\0' || x->end == DELIVER_AGAIN_FULL)) {
