@@ -162,7 +162,14 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
   daemon
   [[ $(json '.runs[0].text' sluice run show "$RUN") =~ "OutputFailed: "$cause ]]
   [ "$(json "[.tfs[] | select(.reason == \"OutputFailed\" and (.text | test(\"$cause\")))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
-  # a run of the replay's own: nothing was done, which is more than some that failed
+  # a run of the replay's own: it does not begin where nothing can be written
+  run sluice replay "$(sample 2)" --workflow decode --output "$path"
+  [ "$status" -eq 5 ]
+  [[ $output == *"$path: node n001 says: "*"Permission denied"* ]]
+  # nothing was done, which is more than some that failed
+  path=$FARM/out-own
+  mkdir "$path"
+  for i in {1..9}; do echo here >"$path/$((RUN + i))"; done
   run sluice replay "$(sample 2)" --workflow decode --output "$path"
   [ "$status" -eq 1 ]
 }
