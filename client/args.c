@@ -60,9 +60,18 @@ enum { FIRST_KEY = 0x1000 };
 struct parsing {
     struct args *a;
     const struct option_row *row[64];
-    struct argp_option option[65];
+    struct argp_option option[75];
     int n;
 };
+
+/* -5 is a number that is no option: argp is told of the digits as options of which help says nothing, and on_key makes arguments of them again. */
+static void add_digits(struct parsing *p)
+{
+    int at = p->n;
+
+    for (int digit = '0'; digit <= '9'; digit++)
+        p->option[at++] = (struct argp_option){ NULL, digit, "N", OPTION_ARG_OPTIONAL | OPTION_HIDDEN, "", 0 };
+}
 
 static void add_row(void *arg, const struct option_row *row)
 {
@@ -83,14 +92,37 @@ static const struct option_row *row_of(const struct parsing *p, int key)
     return NULL;
 }
 
-/* Names the word of the command's pattern that is not there. */
-static void argp_missing(struct argp_state *state, const struct command *c, int n)
+/* Names the word of the command's pattern with which something is wrong. */
+static void argp_wanted(struct argp_state *state, const struct command *c, int n, const char *what)
 {
     const char *word = c->args;
 
     for (; n > 0 && strchr(word, ' ') != NULL; n--)
         word = strchr(word, ' ') + 1;
-    argp_error(state, "%.*s is missing, wanted is %s %s", (int)strcspn(word, " "), word, c->name, c->args);
+    argp_error(state, "%.*s is %s, wanted is %s %s", (int)strcspn(word, " "), word, what, c->name, c->args);
+}
+
+static void take_argument(struct argp_state *state, struct args *a, char *arg)
+{
+    const struct command *c = a->command;
+
+    if (a->n >= c->max && !(c->flags & MANY))
+        argp_error(state, "too many arguments");
+    if (arg[0] == '\0' && !(c->flags & EMPTY_TOO))
+        argp_wanted(state, c, a->n, "empty");
+    a->at = mem_grow(a->at, (size_t)a->n + 1, sizeof(*a->at));
+    a->at[a->n++] = arg;
+}
+
+/* An argument that begins like an option, and is a number: "-5". */
+static bool take_number(struct argp_state *state, struct args *a, int key)
+{
+    char *word = state->argv[state->next - 1];
+
+    if (key < '0' || key > '9' || word[0] != '-' || word[1] != key)
+        return false;
+    take_argument(state, a, word);
+    return true;
 }
 
 static error_t on_key(int key, char *arg, struct argp_state *state)
@@ -109,17 +141,14 @@ static error_t on_key(int key, char *arg, struct argp_state *state)
     }
     switch (key) {
     case ARGP_KEY_ARG:
-        if (a->n >= c->max && !(c->flags & MANY))
-            argp_error(state, "too many arguments");
-        a->at = mem_grow(a->at, (size_t)a->n + 1, sizeof(*a->at));
-        a->at[a->n++] = arg;
+        take_argument(state, a, arg);
         return 0;
     case ARGP_KEY_END:
         if (a->n < c->min)
-            argp_missing(state, c, a->n);
+            argp_wanted(state, c, a->n, "missing");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return take_number(state, a, key) ? 0 : ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -161,10 +190,9 @@ void args_parse(const struct command *c, int argc, char **argv, struct context *
         return;
     }
     command_options(c, add_row, &p);
-    if (p.n == 0)
-        argp.options = NULL;        /* glibc leaks a little over an empty table */
+    add_digits(&p);
     argv[0] = name;                 /* argp shows it; it stays until the end of the program */
-    argp_parse(&argp, argc, argv, 0, NULL, &p);
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &p);        /* in order: -5 is an argument among others */
     if (c->flags & SHOWS)
         take_show_options(a, ctx);
     argv[0] = NULL;

@@ -29,10 +29,12 @@ struct call {
     Sluice__Welcome *welcome;
     Sluice__Ready *ready;
     struct connector *connector;
-    bool done, was_ready;
+    bool done, was_ready, expired;
     unsigned retry_ms;                      /* sluiced is busy: to be asked again after so long */
     struct err err;
 };
+
+enum { LATE_S = 1 };        /* an answer at the end of a wait may come so late */
 
 /* --- where ---------------------------------------------------------------------------------- */
 
@@ -133,6 +135,7 @@ static void on_limit(struct ev_loop *loop, ev_timer *t, int events)
 
     (void)loop;
     (void)events;
+    c->expired = true;
     err_set(&c->err, c->was_ready ? ERR_TIMEOUT : ERR_UNREACHABLE,
             c->was_ready ? "no answer from sluiced in time" : "sluiced does not answer");
     finish(c);
@@ -213,6 +216,8 @@ static int exchange_heeding(struct context *ctx, struct call *c, double limit_s,
         double left = limit_s > 0 ? limit_s - seconds_since(start) : 0;
         int rc = exchange(ctx, &next, left, e);
 
+        if (next.was_ready)
+            ctx->seen = clock_mono_ns();
         if (rc == 0 || next.retry_ms == 0 || (limit_s > 0 && left < next.retry_ms / 1000. + 1)) {
             *c = next;
             return rc;
@@ -221,31 +226,50 @@ static int exchange_heeding(struct context *ctx, struct call *c, double limit_s,
     }
 }
 
+/* Whatever was asked: where a watcher goes on from. */
+static void take_seq(struct context *ctx, const ProtobufCMessage *answer)
+{
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(answer->descriptor, "seq");
+
+    if (!ctx->keeps_seq && f != NULL && f->type == PROTOBUF_C_TYPE_UINT64 && *(const protobuf_c_boolean *)((const char *)answer + f->quantifier_offset))
+        ctx->seq = (int64_t)*(const uint64_t *)((const char *)answer + f->offset);
+}
+
 void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, struct err *e)
 {
     struct call c = { .question = question, .want = want };
 
-    return exchange_heeding(ctx, &c, limit_s, e) < 0 ? NULL : c.answer;
+    if (exchange_heeding(ctx, &c, limit_s, e) < 0)
+        return NULL;
+    take_seq(ctx, c.answer);
+    return c.answer;
 }
 
-void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double away_s, struct err *e)
+static void *not_over(double limit_s, struct err *e)
 {
-    int64_t start = clock_mono_ns(), last = 0;
+    return err_null(e, ERR_TIMEOUT, "not over within %g s", limit_s);
+}
+
+void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double *left, double away_s, struct err *e)
+{
+    int64_t start = clock_mono_ns();
 
     for (;;) {
         struct call c = { .question = question, .want = want };
-        double left = limit_s > 0 ? limit_s - seconds_since(start) : 0;
+        double rest = limit_s > 0 ? limit_s - seconds_since(start) : 0;
 
-        if (limit_s > 0 && left <= 0) {
-            err_set(e, ERR_TIMEOUT, "not over within %.0f s", limit_s);
-            return NULL;
-        }
-        if (exchange_heeding(ctx, &c, left, e) == 0)
+        if (limit_s > 0 && rest < 0.001)
+            return not_over(limit_s, e);
+        if (left != NULL && limit_s > 0)
+            *left = rest;
+        if (exchange_heeding(ctx, &c, limit_s > 0 ? rest + LATE_S : 0, e) == 0) {
+            take_seq(ctx, c.answer);
             return c.answer;
-        if (c.was_ready)
-            last = clock_mono_ns();
+        }
+        if (ctx->seen != 0 && limit_s > 0 && seconds_since(start) >= limit_s && (c.expired || c.err.code == ERR_UNREACHABLE))
+            return not_over(limit_s, e);
         /* Only a sluiced that was there once may be waited for, and only while it is away. */
-        if (c.err.code != ERR_UNREACHABLE || last == 0 || seconds_since(last) > away_s)
+        if (c.err.code != ERR_UNREACHABLE || ctx->seen == 0 || seconds_since(ctx->seen) > away_s)
             return NULL;
         nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     }
@@ -265,6 +289,7 @@ int call_hello(struct context *ctx, Sluice__Welcome **w, Sluice__Ready **r, doub
     if (exchange(ctx, &c, CALL_LIMIT_S, e) < 0)
         return -1;
     *seconds = seconds_since(start);
+    take_seq(ctx, &c.ready->base);
     *w = c.welcome;
     *r = c.ready;
     return 0;

@@ -12,8 +12,9 @@ enum { CALL_LIMIT_S = 60 };
 /* Asks and waits for an answer of type `want`, at most limit_s (0: as long as the connection lives). The message is the caller's
  * (protobuf_c_message_free_unpacked). NULL: e has what sluiced said, or why it could not be asked. */
 void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, struct err *e);
-/* The same for waits: a sluiced that restarts meanwhile is asked again, until it was away for away_s. */
-void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double away_s, struct err *e);
+/* The same for waits: a sluiced that restarts meanwhile is asked again, until it was away for away_s. At most limit_s (0: for ever), wherever sluiced is: what is
+ * left of them is put into *left, a field of the question, before each try; an answer that sluiced gives at the end of that has a second to come. */
+void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double *left, double away_s, struct err *e);
 void  call_free(void *message);         /* NULL is fine */
 
 /* Only the handshake; what the two messages said, in the caller's hands. */

@@ -22,7 +22,7 @@ int change_check_reason(const char *reason, struct err *e)
 }
 
 static const struct column columns[] = { { "node" }, { "code" }, { "id" }, { "text" }, { 0 } };
-static const struct listing listing = { "results", columns, "node,code,id,text",
+const struct listing change_listing = { "results", columns, "node,code,id,text",
                                         &sluice__node_result__descriptor };
 
 static void print_results(const Sluice__Changed *c)
@@ -53,9 +53,9 @@ static int status_of(const Sluice__Changed *c)
 
 int change_columns(struct context *ctx, struct err *e)
 {
-    if (show_columns_help(ctx, &listing))
+    if (show_columns_help(ctx, &change_listing))
         return 0;
-    return show_columns_check(ctx, &listing, e) < 0 ? -1 : 1;
+    return show_columns_check(ctx, &change_listing, e) < 0 ? -1 : 1;
 }
 
 int change_show(struct context *ctx, const Sluice__Changed *c, struct err *e)
@@ -65,7 +65,7 @@ int change_show(struct context *ctx, const Sluice__Changed *c, struct err *e)
     if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         print_results(c);
     else
-        r = show_list(ctx, &listing, NULL, message_list(&c->base, "results"), -1, e);
+        r = show_list(ctx, &change_listing, NULL, message_list(&c->base, "results"), e);
     return r < 0 ? r : status_of(c);
 }
 

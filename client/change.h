@@ -4,6 +4,9 @@
 
 #include "call.h"
 #include "command.h"
+#include "show.h"
+
+extern const struct listing change_listing;
 
 /* Asks, shows the results, returns the exit status: 0 all did, 8 some did, else what the first said. -1: refused as a whole.
  * changed (may be NULL) gets the answer, the caller's. */

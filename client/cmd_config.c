@@ -45,7 +45,7 @@ static int show(const struct context *ctx, const char *path, const char *text, s
     object = json_pack("{s:s?,s:s}", "path", path, "text", text);
     if (object == NULL)
         return err_set(e, ERR_FAILED, "%s: not UTF-8", path != NULL ? path : "configuration");
-    return show_one(ctx, &listing, object, -1, e);
+    return show_one(ctx, &listing, object, e);
 }
 
 static int show_running(struct context *ctx, struct err *e)

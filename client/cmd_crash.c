@@ -34,11 +34,11 @@ static int show_crashes(struct context *ctx, const uint64_t *id, struct err *e)
         return -1;
     list = message_list(&c->base, "crashes");
     if (id == NULL)
-        r = show_list(ctx, &listing, NULL, json_incref(list), -1, e);
+        r = show_list(ctx, &listing, NULL, json_incref(list), e);
     else if (json_array_size(list) == 0)
         r = err_set(e, ERR_NOT_FOUND, "there is no such crash");
     else
-        r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), -1, e);
+        r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), e);
     json_decref(list);
     call_free(c);
     return r;

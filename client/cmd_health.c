@@ -110,7 +110,7 @@ int cmd_health(struct context *ctx, const struct args *a, struct err *e)
     else if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         print_health(m->health[0]);
     else
-        r = show_one(ctx, &listing, message_json(&m->health[0]->base), m->has_seq ? (int64_t)m->seq : -1, e);
+        r = show_one(ctx, &listing, message_json(&m->health[0]->base), e);
     call_free(m);
     return r;
 }

@@ -51,9 +51,10 @@ int cmd_node_history(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &events))
         return 0;
-    h = nodelist(ctx, a, a->at[0], e);
+    h = nodelist(ctx, a, a->at[0], &events, &r, e);
     if (h == NULL)
-        return -1;
+        return r;
+    r = -1;
     names = nodelist_names(h);
     q.names = names;
     q.n_names = hostlist_count(h);
@@ -63,7 +64,7 @@ int cmd_node_history(struct context *ctx, const struct args *a, struct err *e)
     q.limit = (uint32_t)limit;
     answer = call(ctx, &q.base, SLUICE__TYPE__HISTORY, CALL_LIMIT_S, e);
     if (answer != NULL)
-        r = show_list(ctx, &events, NULL, message_list(&answer->base, "events"), -1, e);
+        r = show_list(ctx, &events, NULL, message_list(&answer->base, "events"), e);
     call_free(answer);
 out:
     free(names);
@@ -81,7 +82,7 @@ struct watch { struct context *ctx; bool has_from; uint64_t from; int64_t last; 
 /* One answer, then its place is the question after it. */
 static int watch_show(struct watch *w, Sluice__History *h, struct err *e)
 {
-    int r = h->n_events > 0 ? show_list(w->ctx, &events, NULL, message_list(&h->base, "events"), -1, e) : 0;
+    int r = h->n_events > 0 ? show_list(w->ctx, &events, NULL, message_list(&h->base, "events"), e) : 0;
 
     if (h->n_events > 0)
         w->from = h->events[h->n_events - 1]->seq + 1;

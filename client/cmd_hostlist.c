@@ -88,7 +88,7 @@ static int show(const struct context *ctx, const struct hostlist *h, bool unfold
         json_array_append_new(all, json_pack("{s:s, s:I}", "list", text, "count", (json_int_t)hostlist_count(h)));
         free(text);
     }
-    return show_list(ctx, unfolded ? &names : &lists, NULL, all, -1, e);
+    return show_list(ctx, unfolded ? &names : &lists, NULL, all, e);
 }
 
 static void print_folded(const struct hostlist *h)

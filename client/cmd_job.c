@@ -64,7 +64,7 @@ int cmd_jobs(struct context *ctx, const struct args *a, struct err *e)
     if (!args_has(a, "state") || parse_states(args_text(a, "state", ""), &q, e) == 0)
         jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
     if (jobs != NULL)
-        r = show_list(ctx, &listing, NULL, message_list(&jobs->base, "jobs"), jobs->has_seq ? (int64_t)jobs->seq : -1, e);
+        r = show_list(ctx, &listing, NULL, message_list(&jobs->base, "jobs"), e);
     call_free(jobs);
     free(q.states);
     return r;
@@ -78,7 +78,7 @@ static int show_job(struct context *ctx, Sluice__Jobs *jobs, struct err *e)
     if (json_array_size(list) == 0)
         r = err_set(e, ERR_NOT_FOUND, "there is no such job");
     else
-        r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), jobs->has_seq ? (int64_t)jobs->seq : -1, e);
+        r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), e);
     json_decref(list);
     return r;
 }
@@ -214,6 +214,7 @@ static json_t *all_tasks(struct context *ctx, Sluice__GetTasks *q, struct err *e
             q->from = page->has_next ? page->next : task_number(page->tasks[page->n_tasks - 1]->id) + 1;
         }
         call_free(page);
+        ctx->keeps_seq = true;
     }
     return all;
 }
@@ -233,7 +234,7 @@ int cmd_job_tfs(struct context *ctx, const struct args *a, struct err *e)
     if (!args_has(a, "state") || split_states(args_text(a, "state", ""), &q.states, &q.n_states, e) == 0)
         all = all_tasks(ctx, &q, e);
     if (all != NULL)
-        r = show_list(ctx, &tasks, NULL, all, -1, e);
+        r = show_list(ctx, &tasks, NULL, all, e);
     for (size_t i = 0; i < q.n_states; i++)
         free(q.states[i]);
     free(q.states);

@@ -52,12 +52,15 @@ static int of_nodes(struct context *ctx, const struct args *a, const char *list,
     uint64_t lines = 100;
     struct hostlist *h;
     json_t *all;
-    int r = 0;
+    int r;
 
     if (show_columns_help(ctx, &lines_listing))
         return 0;
-    if (args_u64(a, "lines", 1, 512, &lines, e) < 0 || show_columns_check(ctx, &lines_listing, e) < 0 || (h = nodelist(ctx, a, list, e)) == NULL)
+    if (args_u64(a, "lines", 1, 512, &lines, e) < 0 || show_columns_check(ctx, &lines_listing, e) < 0)
         return -1;
+    if ((h = nodelist(ctx, a, list, &lines_listing, &r, e)) == NULL)
+        return r;
+    r = 0;
     all = json_array();
     for (size_t i = 0; r == 0 && i < hostlist_count(h); i++) {
         Sluice__GetLogs q = SLUICE__GET_LOGS__INIT;
@@ -75,7 +78,7 @@ static int of_nodes(struct context *ctx, const struct args *a, const char *list,
     }
     hostlist_destroy(h);
     if (r == 0 && !is_plain(ctx))
-        return show_list(ctx, &lines_listing, NULL, all, -1, e);
+        return show_list(ctx, &lines_listing, NULL, all, e);
     json_decref(all);
     return r;
 }
@@ -176,7 +179,7 @@ static int of_tries(struct context *ctx, const char *text, struct err *e)
     json_t *all = json_array();
     r = n == 1 ? tries_of_job(ctx, job, all, e) : tries_of(ctx, job, tf, attempt, all, e);
     if (r == 0 && !is_plain(ctx))
-        return show_list(ctx, &tries_listing, NULL, all, -1, e);
+        return show_list(ctx, &tries_listing, NULL, all, e);
     json_decref(all);
     return r;
 }

@@ -61,9 +61,9 @@ int cmd_mark(struct context *ctx, const struct args *a, struct err *e)
 
     if (change_check_reason(a->at[1], e) < 0 || mark_options(a, &q, e) < 0)
         return -1;
-    h = nodelist(ctx, a, a->at[0], e);
+    h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
     if (h == NULL)
-        return -1;
+        return r;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     q.reason = a->at[1];
@@ -84,9 +84,9 @@ int cmd_clear(struct context *ctx, const struct args *a, struct err *e)
 
     if (change_check_reason(a->at[1], e) < 0 || args_u64(a, "id", 1, INT64_MAX, &q.id, e) < 0)
         return -1;
-    h = nodelist(ctx, a, a->at[0], e);
+    h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
     if (h == NULL)
-        return -1;
+        return r;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     q.reason = a->at[1];

@@ -35,7 +35,7 @@ int cmd_moves(struct context *ctx, const struct args *a, struct err *e)
     m = call(ctx, &q.base, SLUICE__TYPE__MOVES, CALL_LIMIT_S, e);
     if (m == NULL)
         return -1;
-    r = show_list(ctx, &listing, NULL, message_list(&m->base, "moves"), -1, e);
+    r = show_list(ctx, &listing, NULL, message_list(&m->base, "moves"), e);
     call_free(m);
     return r;
 }
@@ -109,9 +109,8 @@ static int wait_for(struct context *ctx, const Sluice__Changed *c, double limit_
         q.kind = "move";
         q.has_id = q.has_timeout = 1;
         q.id = c->results[i]->id;
-        q.timeout = limit_s > 0 ? left : 0;
         q.has_timeout = limit_s > 0;
-        w = call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s > 0 ? left + 5 : 0, 30, e);
+        w = call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s > 0 ? left : 0, &q.timeout, 30, e);
         if (w == NULL)
             return -1;
         status = (int)w->code;
@@ -136,9 +135,9 @@ int cmd_move(struct context *ctx, const struct args *a, struct err *e)
         return err_set(e, ERR_USAGE, "move: a host list is wanted");
     if (move_options(a, &q, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
         return -1;
-    h = nodelist(ctx, a, a->at[0], e);
+    h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
     if (h == NULL)
-        return -1;
+        return r;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     r = change_keep(ctx, &q.base, &changed, e);

@@ -317,7 +317,7 @@ int cmd_node_show(struct context *ctx, const struct args *a, struct err *e)
     else if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         r = print_page(ctx, n->nodes[0], e);
     else
-        r = show_one(ctx, &nodes_listing, message_json(&n->nodes[0]->base), n->has_seq ? (int64_t)n->seq : -1, e);
+        r = show_one(ctx, &nodes_listing, message_json(&n->nodes[0]->base), e);
     call_free(n);
     return r;
 }

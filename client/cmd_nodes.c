@@ -149,6 +149,7 @@ static const struct listing groups = { "nodes", group_columns, "pool,state,kind,
 /* --- asking --------------------------------------------------------------------------------- */
 
 struct filter {
+    int status;                     /* of the command, where nothing was asked */
     struct hostlist *names;
     char **name_array;
     Sluice__NodeState *states;
@@ -182,8 +183,9 @@ static Sluice__Nodes *ask(struct context *ctx, const struct args *a, struct filt
     Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
     const char *list = args_text(a, "node", args_has(a, "exclude") ? "@all" : NULL), *states = args_text(a, "state", NULL);
 
-    if (list != NULL && (f->names = nodelist(ctx, a, list, e)) == NULL)
+    if (list != NULL && (f->names = nodelist(ctx, a, list, &nodes_listing, &f->status, e)) == NULL)
         return NULL;
+    f->status = -1;
     if (states != NULL && parse_states(states, f, e) < 0)
         return NULL;
     if (f->names != NULL) {
@@ -271,22 +273,21 @@ static json_t *grouped(json_t *nodes)
 
 static int show_nodes(struct context *ctx, const struct args *a, Sluice__Nodes *n, struct err *e)
 {
-    int64_t seq = n->has_seq ? (int64_t)n->seq : -1;
     json_t *nodes = message_list(&n->base, "nodes");
     bool each = args_has(a, "one") || args_has(a, "long") || args_has(a, "reasons") || ctx->fields != NULL
              || ctx->mode == SHOW_JSON || ctx->mode == SHOW_JSONL;
 
     if (!each)
-        return show_list(ctx, &groups, NULL, grouped(nodes), seq, e);
+        return show_list(ctx, &groups, NULL, grouped(nodes), e);
     return show_list(ctx, &nodes_listing, args_has(a, "reasons") ? "name,state,mark,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,
-                     nodes, seq, e);
+                     nodes, e);
 }
 
 static int nodes_once(struct context *ctx, const struct args *a, struct err *e)
 {
-    struct filter f = { 0 };
+    struct filter f = { .status = -1 };
     Sluice__Nodes *n = ask(ctx, a, &f, e);
-    int r = n != NULL ? show_nodes(ctx, a, n, e) : -1;
+    int r = n != NULL ? show_nodes(ctx, a, n, e) : f.status;
 
     call_free(n);
     filter_free(&f);
@@ -317,11 +318,12 @@ int cmd_nodes(struct context *ctx, const struct args *a, struct err *e)
 int cmd_node_add(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__AddNodes q = SLUICE__ADD_NODES__INIT;
-    struct hostlist *h = nodelist(ctx, a, a->at[0], e);
-    int r = -1;
+    int r;
+    struct hostlist *h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
 
     if (h == NULL)
-        return -1;
+        return r;
+    r = -1;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     q.class_ = (char *)args_text(a, "class", NULL);
@@ -339,11 +341,11 @@ int cmd_node_add(struct context *ctx, const struct args *a, struct err *e)
 int cmd_node_retire(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__RetireNodes q = SLUICE__RETIRE_NODES__INIT;
-    struct hostlist *h = nodelist(ctx, a, a->at[0], e);
     int r;
+    struct hostlist *h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
 
     if (h == NULL)
-        return -1;
+        return r;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     q.reason = a->at[1];

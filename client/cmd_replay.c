@@ -300,7 +300,7 @@ static Sluice__Runs *stop_run(struct context *ctx, uint64_t id, double away_s, s
 
     q.has_id = 1;
     q.id = id;
-    return call_patient(ctx, &q.base, SLUICE__TYPE__RUNS, 0, away_s, e);
+    return call_patient(ctx, &q.base, SLUICE__TYPE__RUNS, 0, NULL, away_s, e);
 }
 
 static const Sluice__Run *find_run(const Sluice__Runs *runs, uint64_t id)
@@ -386,7 +386,7 @@ static void add_outcome(json_t *row, const Sluice__Run *r)
     json_object_set_new(row, "lost", json_integer((json_int_t)r->lost));
 }
 
-static int show_summary(const struct args *a, const struct str *text, const Sluice__Run *r, struct err *e)
+static int show_summary(const struct context *ctx, const struct args *a, const struct str *text, const Sluice__Run *r, struct err *e)
 {
     json_t *doc = json_loadb(str_text(text), text->len, 0, NULL), *row = json_array_get(json_object_get(doc, "replay"), 0);
     char *out;
@@ -396,6 +396,8 @@ static int show_summary(const struct args *a, const struct str *text, const Slui
         return err_set(e, ERR_FAILED, "the source ended without a summary");
     }
     add_outcome(row, r);
+    if (ctx->seq >= 0)
+        json_object_set_new(json_object_get(doc, "meta"), "seq", json_integer(ctx->seq));
     if (args_has(a, "json")) {
         out = json_dumps(doc, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
         puts(out);
@@ -435,11 +437,11 @@ static int play(struct context *ctx, const struct args *a, uint64_t run, struct 
 }
 
 /* The first thing that went wrong is the status; a run of ours with failed time-frames makes 10 of a 0. */
-static int conclude(const struct args *a, struct talk *t, int status, const Sluice__Run *r, struct err *e)
+static int conclude(const struct context *ctx, const struct args *a, struct talk *t, int status, const Sluice__Run *r, struct err *e)
 {
     if (status < 0)
         return -1;
-    if (t->summary.len > 0 && show_summary(a, &t->summary, r, e) < 0)
+    if (t->summary.len > 0 && show_summary(ctx, a, &t->summary, r, e) < 0)
         return -1;
     if (t->summary.len == 0 && status == 0)
         return err_set(e, ERR_FAILED, "the source ended without a summary");
@@ -451,7 +453,7 @@ static int conclude(const struct args *a, struct talk *t, int status, const Slui
 /* What belongs to the start of a run says nothing about one that is on. */
 static int check_run_options(const struct args *a, struct err *e)
 {
-    static const char *const of_start[] = { "name", "min-nodes", "in-flight", "keep", "incomplete", "policy", "output", "workflow", "backend", "set" };
+    static const char *const of_start[] = { "name", "min-nodes", "in-flight", "keep", "incomplete", "policy", "output", "workflow", "backend", "set", "nice" };
 
     for (size_t i = 0; args_has(a, "run") && i < ARRAY_LEN(of_start); i++)
         if (args_has(a, of_start[i]))
@@ -526,7 +528,7 @@ int cmd_replay(struct context *ctx, const struct args *a, struct err *e)
             *e = stop;
         status = -1;
     }
-    status = conclude(a, &t, status, find_run(runs, run), e);
+    status = conclude(ctx, a, &t, status, find_run(runs, run), e);
     call_free(runs);
     str_free(&t.summary);
     str_free(&t.line);

@@ -123,7 +123,7 @@ int cmd_run_start(struct context *ctx, const struct args *a, struct err *e)
     if (s != NULL && ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         r = printf("%" PRIu64 "\n", s->id) < 0 ? -1 : 0;
     else if (s != NULL)
-        r = show_one(ctx, &ids, message_json(&s->base), -1, e);
+        r = show_one(ctx, &ids, message_answer(&s->base), e);
     call_free(s);
     run_options_free(&q);
     return r;
@@ -133,16 +133,15 @@ int cmd_run_start(struct context *ctx, const struct args *a, struct err *e)
 
 static int show_runs(struct context *ctx, Sluice__Runs *runs, bool one, struct err *e)
 {
-    int64_t seq = runs->has_seq ? (int64_t)runs->seq : -1;
     json_t *list = message_list(&runs->base, "runs");
     int r;
 
     if (!one)
-        return show_list(ctx, &listing, NULL, list, seq, e);
+        return show_list(ctx, &listing, NULL, list, e);
     if (json_array_size(list) == 0)
         r = err_set(e, ERR_NOT_FOUND, "there is no such run");
     else
-        r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), seq, e);
+        r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), e);
     json_decref(list);
     return r;
 }
@@ -161,7 +160,7 @@ int cmd_run_stop(struct context *ctx, const struct args *a, struct err *e)
     q.has_id = 1;
     q.has_data_timeout = args_has(a, "data-timeout");
     q.has_calib_timeout = args_has(a, "calib-timeout");
-    runs = call_patient(ctx, &q.base, SLUICE__TYPE__RUNS, 0, AWAY_S, e);
+    runs = call_patient(ctx, &q.base, SLUICE__TYPE__RUNS, 0, NULL, AWAY_S, e);
     if (runs == NULL)
         return -1;
     r = show_runs(ctx, runs, false, e);
@@ -267,6 +266,7 @@ int cmd_run_tfs(struct context *ctx, const struct args *a, struct err *e)
             q.from = page->tfs[page->n_tfs - 1]->id + 1;
         }
         call_free(page);
+        ctx->keeps_seq = true;
     }
-    return show_list(ctx, &tfs, NULL, all, -1, e);
+    return show_list(ctx, &tfs, NULL, all, e);
 }

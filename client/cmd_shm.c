@@ -43,13 +43,14 @@ int cmd_shm(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (a->n > 0 && (h = nodelist(ctx, a, a->at[0], e)) == NULL)
-        return -1;
+    if (a->n > 0 && (h = nodelist(ctx, a, a->at[0], &listing, &r, e)) == NULL)
+        return r;
+    r = -1;
     if (h != NULL)
         names = nodelist_names(h);
     s = ask(ctx, names, h != NULL ? hostlist_count(h) : 0, e);
     if (s != NULL)
-        r = show_list(ctx, &listing, NULL, message_list(&s->base, "shm"), -1, e);
+        r = show_list(ctx, &listing, NULL, message_list(&s->base, "shm"), e);
     call_free(s);
     free(names);
     hostlist_destroy(h);
@@ -98,7 +99,7 @@ static int wait_over(struct context *ctx, uint64_t id, double limit_s, struct er
     q.has_id = q.has_timeout = 1;
     q.id = id;
     q.timeout = limit_s;
-    w = call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s + 5, 30, e);
+    w = call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s, &q.timeout, 30, e);
     call_free(w);
     return w != NULL || e->code == ERR_TIMEOUT || e->code == ERR_LOST ? 0 : -1;
 }
@@ -181,9 +182,9 @@ int cmd_shm_set(struct context *ctx, const struct args *a, struct err *e)
         return r;
     if (set_options(a, &q, e) < 0)
         return -1;
-    h = nodelist(ctx, a, a->at[0], e);
+    h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
     if (h == NULL)
-        return -1;
+        return r;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);
     r = set_names(ctx, a, &q, e);

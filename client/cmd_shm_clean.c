@@ -312,8 +312,10 @@ int cmd_shm_clean(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (show_columns_check(ctx, &listing, e) < 0 || (a->n > 0 && (c.only = nodelist(ctx, a, a->at[0], e)) == NULL))
+    if (show_columns_check(ctx, &listing, e) < 0)
         return -1;
+    if (a->n > 0 && (c.only = nodelist(ctx, a, a->at[0], &listing, &r, e)) == NULL)
+        return r;
     folder = folder_of(a, e);
     dir = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (dir < 0) {
@@ -323,7 +325,7 @@ int cmd_shm_clean(struct context *ctx, const struct args *a, struct err *e)
         c.list = json_array();
         clean_folder(&c, dir, folder, true, &removed);
         close(dir);
-        r = show_list(ctx, &listing, NULL, c.list, -1, e);
+        r = show_list(ctx, &listing, NULL, c.list, e);
     }
     free(folder);
     hostlist_destroy(c.only);

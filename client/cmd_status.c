@@ -42,7 +42,7 @@ int cmd_ping(struct context *ctx, const struct args *a, struct err *e)
                1e3 * seconds, r->user != NULL ? r->user : "unknown", r->role != NULL ? r->role : "none");
         json_decref(object);
     } else {
-        result = show_one(ctx, &ping_listing, object, -1, e);
+        result = show_one(ctx, &ping_listing, object, e);
     }
     call_free(w);
     call_free(r);
@@ -143,7 +143,7 @@ int cmd_status(struct context *ctx, const struct args *a, struct err *e)
     if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         print_status(s);
     else
-        r = show_one(ctx, &status_listing, message_json(&s->base), s->has_seq ? (int64_t)s->seq : -1, e);
+        r = show_one(ctx, &status_listing, message_json(&s->base), e);
     call_free(s);
     return r;
 }
@@ -183,7 +183,7 @@ int cmd_check(struct context *ctx, const struct args *a, struct err *e)
     n = c->n_checks;
     for (size_t i = 0; i < n; i++)
         broken += !c->checks[i]->ok;
-    r = show_list(ctx, &check_listing, NULL, message_list(&c->base, "checks"), -1, e);
+    r = show_list(ctx, &check_listing, NULL, message_list(&c->base, "checks"), e);
     if (r == 0 && ctx->mode == SHOW_TABLE)
         printf(broken == 0 ? "all hold: %zu of %zu\n" : "broken: %zu of %zu\n", broken == 0 ? n : broken, n);
     if (r == 0 && (broken > 0 || !c->ok))

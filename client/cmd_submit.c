@@ -270,7 +270,7 @@ static int accepted(struct context *ctx, const struct args *a, Sluice__Submitted
     if (s->existed && !args_has(a, "quiet"))
         fprintf(stderr, "the job of this key is there already\n");
     if (ctx->mode != SHOW_TABLE || ctx->fields != NULL)
-        r = show_one(ctx, &listing, message_json(&s->base), -1, e);
+        r = show_one(ctx, &listing, message_answer(&s->base), e);
     else
         printf("%" PRIu64 "\n", s->id);
     if (r == 0 && args_has(a, "wait")) {

@@ -21,20 +21,44 @@ enum { AWAY_S = 30 };
 
 enum { PATIENCE_S = 2 };             /* before a job that gets nowhere says why */
 
-static Sluice__Waited *ask_waited(struct context *ctx, const char *kind, uint64_t id, double timeout_s, double limit_s, struct err *e)
+/* At most limit_s; 0: until it is over. */
+static Sluice__Waited *ask_waited(struct context *ctx, const char *kind, uint64_t id, double limit_s, struct err *e)
 {
     Sluice__Wait q = SLUICE__WAIT__INIT;
 
     q.kind = (char *)kind;
     q.has_id = 1;
     q.id = id;
-    q.has_timeout = timeout_s > 0;
-    q.timeout = timeout_s;
-    return call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s, AWAY_S, e);
+    q.has_timeout = limit_s > 0;
+    return call_patient(ctx, &q.base, SLUICE__TYPE__WAITED, limit_s, &q.timeout, AWAY_S, e);
+}
+
+/* Of one step of a longer wait: its end is no answer. Whether the wait goes on. */
+static bool goes_on(const Sluice__Waited *w, const struct err *e)
+{
+    return w != NULL ? w->code == ERR_TIMEOUT : e->code == ERR_TIMEOUT;
+}
+
+/* When a wait is to end; monotonic ns. */
+struct deadline { bool is; int64_t at; };
+
+/* s, the least of it and most; 0 only where there is none of the two. */
+static double left_of(const struct deadline *d, double most)
+{
+    double left = d->is ? (double)(d->at - clock_mono_ns()) / 1e9 : most;
+
+    if (d->is && left < 0.001)
+        left = 0.001;
+    return most > 0 && left > most ? most : left;
+}
+
+static bool is_past(const struct deadline *d)
+{
+    return d->is && clock_mono_ns() >= d->at;
 }
 
 /* A wait without a word looks the same whether work is on or no node is there to do it. */
-static void tell_why_it_waits(struct context *ctx, uint64_t id)
+static void tell_why_it_waits(struct context *ctx, uint64_t id, const struct deadline *end)
 {
     Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
     Sluice__Jobs *jobs;
@@ -42,7 +66,7 @@ static void tell_why_it_waits(struct context *ctx, uint64_t id)
 
     q.has_id = q.has_all = q.all = 1;
     q.id = id;
-    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, &e);
+    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, left_of(end, CALL_LIMIT_S), &e);
     if (jobs != NULL && jobs->n_jobs == 1 && jobs->jobs[0]->running == 0 && jobs->jobs[0]->why != NULL && jobs->jobs[0]->why[0] != '\0') {
         char *why = show_text(jobs->jobs[0]->why);
 
@@ -53,7 +77,7 @@ static void tell_why_it_waits(struct context *ctx, uint64_t id)
 }
 
 /* One line over and over: how far it is, how fast, how long yet. */
-static void show_progress(struct context *ctx, uint64_t id, struct progress *p)
+static void show_progress(struct context *ctx, uint64_t id, const struct deadline *end, struct progress *p)
 {
     Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
     Sluice__Jobs *jobs;
@@ -63,7 +87,7 @@ static void show_progress(struct context *ctx, uint64_t id, struct progress *p)
 
     q.has_id = q.has_all = q.all = 1;
     q.id = id;
-    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, &e);
+    jobs = call(ctx, &q.base, SLUICE__TYPE__JOBS, left_of(end, CALL_LIMIT_S), &e);
     if (jobs != NULL && jobs->n_jobs == 1) {
         const Sluice__Job *j = jobs->jobs[0];
 
@@ -83,17 +107,14 @@ static void show_progress(struct context *ctx, uint64_t id, struct progress *p)
 }
 
 /* Asks again every second, so that the line moves. NULL: e says why. */
-static Sluice__Waited *watch_job(struct context *ctx, uint64_t id, double limit_s, struct progress *p, struct err *e)
+static Sluice__Waited *watch_job(struct context *ctx, uint64_t id, const struct deadline *end, struct progress *p, struct err *e)
 {
-    int64_t until = clock_mono_ns() + (int64_t)(limit_s * 1e9);
     Sluice__Waited *w;
 
     for (;;) {
-        double left = limit_s > 0 ? (double)(until - clock_mono_ns()) / 1e9 : 1;
-
-        show_progress(ctx, id, p);
-        w = ask_waited(ctx, "job", id, left < 0.001 ? 0.001 : left < 1 ? left : 1, 0, e);
-        if (w == NULL || w->code != ERR_TIMEOUT || (limit_s > 0 && clock_mono_ns() >= until))
+        show_progress(ctx, id, end, p);
+        w = ask_waited(ctx, "job", id, left_of(end, 1), e);
+        if (!goes_on(w, e) || is_past(end))
             break;
         call_free(w);
     }
@@ -103,27 +124,26 @@ static Sluice__Waited *watch_job(struct context *ctx, uint64_t id, double limit_
 
 int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
 {
-    bool told = quiet || strcmp(kind, "job") != 0 || (limit_s > 0 && limit_s <= PATIENCE_S);
+    const struct deadline end = { limit_s > 0, clock_mono_ns() + (int64_t)(limit_s * 1e9) };
+    bool is_job = strcmp(kind, "job") == 0;
     Sluice__Waited *w = NULL;
     struct progress p;
+    bool asked = !quiet && is_job && (limit_s == 0 || limit_s > PATIENCE_S);
     int status;
 
-    if (!told) {
-        w = ask_waited(ctx, kind, id, PATIENCE_S, 0, e);
-        if (w == NULL)
-            return -1;
-        if (w->code == ERR_TIMEOUT) {
+    if (asked) {
+        w = ask_waited(ctx, kind, id, PATIENCE_S, e);
+        asked = !goes_on(w, e);
+        if (!asked) {
             call_free(w);
-            w = NULL;
-            tell_why_it_waits(ctx, id);
-            limit_s -= limit_s > 0 ? PATIENCE_S : 0;
+            tell_why_it_waits(ctx, id, &end);
         }
     }
     progress_start(&p);
-    if (w == NULL && p.on && !quiet && strcmp(kind, "job") == 0)
-        w = watch_job(ctx, id, limit_s, &p, e);
-    else if (w == NULL)
-        w = ask_waited(ctx, kind, id, limit_s, limit_s > 0 ? limit_s + 5 : 0, e);
+    if (!asked && p.on && !quiet && is_job)
+        w = watch_job(ctx, id, &end, &p, e);
+    else if (!asked)
+        w = ask_waited(ctx, kind, id, left_of(&end, 0), e);
     if (w == NULL)
         return -1;
     status = (int)w->code;

@@ -78,7 +78,7 @@ int cmd_why(struct context *ctx, const struct args *a, struct err *e)
     }
     if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
         printf("%s: %s\n", why->of, why->state);
-    r = show_list(ctx, &listing, NULL, lines, -1, e);
+    r = show_list(ctx, &listing, NULL, lines, e);
     call_free(why);
     return r;
 }

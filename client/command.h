@@ -30,6 +30,9 @@ struct context {
     bool  no_header;
     const char *fields;             /* -o, or NULL */
     const char *program;            /* argv[0] as it was called */
+    int64_t seq;                    /* of the newest event when sluiced answered last (call.c); -1: it was not asked, or does not say */
+    int64_t seen;                   /* monotonic ns: sluiced was there then (call.c); 0: it never was */
+    bool  keeps_seq;                /* what comes are further pages of an answer: the first one's holds */
 };
 
 struct args {
@@ -46,6 +49,7 @@ enum {
     TAKES_LIST    = 4,              /* has -x; its first argument is a host list */
     RAW           = 8,              /* options and arguments go untouched to another program */
     MANY          = 16,             /* any number of arguments from `min` on */
+    EMPTY_TOO     = 32,             /* an argument may be empty */
 };
 
 struct command {

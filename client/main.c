@@ -185,7 +185,7 @@ const struct command commands[] = {
       ROWS({ "config", 0, "FILE", "this file instead of SLUICE_CONF, the farm's here, or /etc/sluice/sluice.conf" },
            { "effective", 0, NULL, "with every default filled in" },
            { "running", 0, NULL, "what sluiced uses (asks it)" }) },
-    { "hostlist", cmd_hostlist, MANY | SHOWS, 1, 0, "fold|unfold|count|diff|and [LIST...]", "works on host lists; - reads the standard input", NULL },
+    { "hostlist", cmd_hostlist, MANY | SHOWS | EMPTY_TOO, 1, 0, "fold|unfold|count|diff|and [LIST...]", "works on host lists; - reads the standard input", NULL },
 
     { "reco",           cmd_local, RAW, 0, 0, "FILE...", "reconstructs files here, without a farm", NULL },
     { "simulate",       cmd_local, RAW, 0, 0, "-o DIR", "makes files of time-frames with their truth", NULL },
@@ -313,7 +313,7 @@ int main(int argc, char **argv)
 {
     static const struct argp argp = { before, on_key, "COMMAND [ARGUMENT...]", "Sluice: a batch scheduler for a farm of GPU nodes.\v ",
                                       NULL, filter_help, NULL };
-    struct context ctx = { .program = argv[0], .method = getenv("SLUICE_AUTH") };
+    struct context ctx = { .program = argv[0], .method = getenv("SLUICE_AUTH"), .seq = -1 };
     struct start s = { .ctx = &ctx };
     struct args a = { 0 };
     struct err e = { 0 };

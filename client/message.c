@@ -206,6 +206,14 @@ json_t *message_json(const ProtobufCMessage *m)
     return object;
 }
 
+json_t *message_answer(const ProtobufCMessage *m)
+{
+    json_t *object = message_json(m);
+
+    json_object_del(object, "seq");
+    return object;
+}
+
 json_t *message_list(const ProtobufCMessage *m, const char *field)
 {
     const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(m->descriptor, field);

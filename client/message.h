@@ -8,6 +8,8 @@
 
 /* Every field of the message, absent ones null. sfixed64 is a time (RFC 3339), an enum its word, bytes hexadecimal. A new reference. */
 json_t *message_json(const ProtobufCMessage *m);
+/* The same of an answer that is the object itself: without its seq, which stands in meta. */
+json_t *message_answer(const ProtobufCMessage *m);
 /* The elements of a repeated message field, or the message of a single one, as an array. */
 json_t *message_list(const ProtobufCMessage *m, const char *field);
 

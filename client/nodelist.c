@@ -78,7 +78,22 @@ static struct hostlist *parse(struct words *w, const char *text, struct err *e)
     return h;
 }
 
-struct hostlist *nodelist(struct context *ctx, const struct args *a, const char *text, struct err *e)
+/* @marked when nothing is marked, all that there are without all that there are: no mistake. */
+static int nothing_there(const struct context *ctx, const struct args *a, const char *text, const struct listing *shown, struct err *e)
+{
+    char *list = show_text(text);
+
+    if (text[strspn(text, " \t\n")] == '\0') {
+        err_set(e, ERR_USAGE, "the host list has no node in it");
+        free(list);
+        return -1;
+    }
+    fprintf(stderr, "%s%s: no node is in that list now: nothing to do\n", strcmp(text, "-") == 0 ? "standard input" : list, args_has(a, "exclude") ? " without --exclude" : "");
+    free(list);
+    return ctx->mode == SHOW_TABLE && ctx->fields == NULL ? 0 : show_list(ctx, shown, NULL, json_array(), e);
+}
+
+struct hostlist *nodelist(struct context *ctx, const struct args *a, const char *text, const struct listing *shown, int *r, struct err *e)
 {
     struct words w = { .ctx = ctx };
     char *without = args_joined(a, "exclude");
@@ -93,9 +108,11 @@ struct hostlist *nodelist(struct context *ctx, const struct args *a, const char 
     }
     free(without);
     call_free(w.nodes);
+    *r = -1;
     if (h != NULL && hostlist_count(h) == 0) {
         hostlist_destroy(h);
-        return err_null(e, ERR_USAGE, "the host list has no node in it");
+        h = NULL;
+        *r = nothing_there(ctx, a, text, shown, e);
     }
     return h;
 }

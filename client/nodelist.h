@@ -4,9 +4,11 @@
 
 #include "command.h"
 #include "hostlist.h"
+#include "show.h"
 
-/* At least one name, else an error. @online @async @all @marked @class:NAME are asked of sluiced once. */
-struct hostlist *nodelist(struct context *ctx, const struct args *a, const char *text, struct err *e);
+/* At least one name. @online @async @all @marked @class:NAME are asked of sluiced once. NULL: *r is what the command returns: -1 with e, or 0 when the list
+ * is right and no node is in it now: that was said, and a program was shown the listing without a line. */
+struct hostlist *nodelist(struct context *ctx, const struct args *a, const char *text, const struct listing *shown, int *r, struct err *e);
 /* The names as a message holds them; they belong to h. The caller frees the array. */
 char **nodelist_names(const struct hostlist *h);
 

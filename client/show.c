@@ -39,14 +39,14 @@ static int dump(const json_t *j, size_t flags, struct err *e)
     return 0;
 }
 
-static int show_document(const struct listing *l, json_t *objects, int64_t seq, struct err *e)
+static int show_document(const struct context *ctx, const struct listing *l, json_t *objects, struct err *e)
 {
     char now[CLOCK_TEXT];
     json_t *meta = json_pack("{s:s}", "time", clock_rfc3339(clock_wall_ns(), now));
     json_t *doc;
     int r;
 
-    json_object_set_new(meta, "seq", seq >= 0 ? json_integer(seq) : json_null());
+    json_object_set_new(meta, "seq", ctx->seq >= 0 ? json_integer(ctx->seq) : json_null());
     doc = json_pack("{s:{s:s,s:i},s:o,s:O}", "schema", "name", l->plural, "version", SHOW_SCHEMA_NEWEST, "meta", meta, l->plural, objects);
     r = dump(doc, JSON_INDENT(2), e);
     json_decref(doc);
@@ -409,14 +409,14 @@ static int show_rows(const struct context *ctx, const struct listing *l, const c
     return r;
 }
 
-int show_list(const struct context *ctx, const struct listing *l, const char *usual, json_t *objects, int64_t seq, struct err *e)
+int show_list(const struct context *ctx, const struct listing *l, const char *usual, json_t *objects, struct err *e)
 {
     int r = 0;
 
     if (show_columns_help(ctx, l))
         ;
     else if (ctx->mode == SHOW_JSON)
-        r = show_document(l, objects, seq, e);
+        r = show_document(ctx, l, objects, e);
     else if (ctx->mode == SHOW_JSONL)
         r = show_lines(objects, e);
     else
@@ -480,7 +480,7 @@ static void print_field(const struct listing *l, const char *key, const json_t *
     free(text);
 }
 
-int show_one(const struct context *ctx, const struct listing *l, json_t *object, int64_t seq, struct err *e)
+int show_one(const struct context *ctx, const struct listing *l, json_t *object, struct err *e)
 {
     const char *key;
     json_t *v, *list;
@@ -488,7 +488,7 @@ int show_one(const struct context *ctx, const struct listing *l, json_t *object,
     if (ctx->mode != SHOW_TABLE || ctx->fields != NULL) {
         list = json_array();
         json_array_append_new(list, object);
-        return show_list(ctx, l, NULL, list, seq, e);
+        return show_list(ctx, l, NULL, list, e);
     }
     json_object_foreach(object, key, v)
         if (!is_empty(v))

@@ -36,11 +36,10 @@ struct listing {
     const ProtobufCMessageDescriptor *element;      /* what the objects were, NULL: made here */
 };
 
-/* Shows the objects (takes the reference). seq: the number of the last event, or -1. 0 or -1. usual: other columns than
- * the listing's, or NULL. */
-int show_list(const struct context *ctx, const struct listing *l, const char *usual, json_t *objects, int64_t seq, struct err *e);
+/* Shows the objects (takes the reference); a document has ctx->seq. 0 or -1. usual: other columns than the listing's, or NULL. */
+int show_list(const struct context *ctx, const struct listing *l, const char *usual, json_t *objects, struct err *e);
 /* The same for one object: in a table every field has a line. */
-int show_one(const struct context *ctx, const struct listing *l, json_t *object, int64_t seq, struct err *e);
+int show_one(const struct context *ctx, const struct listing *l, json_t *object, struct err *e);
 /* -o help: prints the columns; true when that was asked for. */
 bool show_columns_help(const struct context *ctx, const struct listing *l);
 /* Whether the columns of -o are there. For commands that change something: asked before, so that a slip changes nothing. 0 or -1. */

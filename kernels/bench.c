@@ -313,19 +313,19 @@ static int parse(int argc, char **argv, struct bench *b)
         case 'i': b->isa = optarg; break;
         case 'j': bad |= cmd_number(optarg, 1, THREADS_MOST, &b->threads); break;
         case 'r': bad |= cmd_number(optarg, 1, 100000, &b->repeat); break;
-        case 'k': bad |= cmd_number(optarg, 1, 100000, &b->tf); break;
+        case 'k': bad |= cmd_number(optarg, 0, 100000, &b->tf); break;
         default: bad = 1;
         }
     }
     return bad || optind + 1 != argc ? -1 : 0;
 }
 
-/* The k-th TF of the file. */
+/* TF k of the file, from 0. */
 static int find(struct tf_file *f, uint64_t k, struct tf_info *info, struct tf_err *e)
 {
     int rc = 1;
 
-    for (uint64_t i = 0; i < k && rc == 1; i++)
+    for (uint64_t i = 0; i <= k && rc == 1; i++)
         rc = tf_file_next(f, info, e);
     if (rc == 0)
         snprintf(e->text, sizeof e->text, "no TF %" PRIu64 " in it", k);
@@ -334,7 +334,7 @@ static int find(struct tf_file *f, uint64_t k, struct tf_info *info, struct tf_e
 
 int main(int argc, char **argv)
 {
-    struct bench b = { .backend = "cpu", .workflow = "cluster", .threads = 1, .repeat = 20, .tf = 1 };
+    struct bench b = { .backend = "cpu", .workflow = "cluster", .threads = 1, .repeat = 20, .tf = 0 };
     struct pipeline_seg seg = { 0 };
     struct pipeline_result r = { 0 };
     struct k_err e = { 0 };

@@ -1,7 +1,7 @@
 /* cmd_reco.c - sluice reco: TF files in, digests and results out
  *
- * From: files.  To: pipeline.c; stdout; DIR/STEM.STAGE, or DIR/STEM.K.STAGE (K from 1) when a
- * file holds several TFs.
+ * From: files.  To: pipeline.c; stdout; DIR/STEM.STAGE, or DIR/STEM.K.STAGE (K from 0, as in
+ * a farm) when a file holds several TFs.
  * A damaged file or TF is named and skipped; the exit code says so in the end.
  */
 #include "cmd.h"
@@ -27,7 +27,8 @@ static const char help[] =
     "  -j, --threads N        of a CPU device (default: all the process may use)\n"
     "      --isa v1|v3        of the cpu backend (default: the best there is)\n"
     "      --memory SIZE      bytes a device may give (default: no limit)\n"
-    "  -o, --output DIR       write STEM.digits, STEM.clusters, ... there\n"
+    "  -o, --output DIR       write STEM.digits, STEM.clusters, ... there; STEM.K.digits, ... when\n"
+    "                         a file holds several TFs, K from 0\n"
     "      --digest           print only digest, file and number of the TF\n"
     "      --repeat N         do every TF N times; all must give one digest\n"
     "      --json             one JSON document\n";
@@ -196,9 +197,8 @@ static void one_file(struct reco *r, const char *path)
         return;
     }
     unsigned n = count_tfs(f), k = 0;
-    while ((got = tf_file_next(f, &info, &te)) == 1) {
+    for (; (got = tf_file_next(f, &info, &te)) == 1; k++) {
         void *data = malloc(info.size);
-        k++;
         if (data == NULL)
             k_fail(&e, K_ENOMEM, "no memory for a TF of %" PRIu64 " bytes", info.size);
         else if (tf_file_read(f, info.offset, data, info.size, &te) < 0)

@@ -132,8 +132,8 @@ static void one_file(struct look *l, const char *path)
         l->failed++;
         return;
     }
-    while ((got = tf_file_next(f, &info, &te)) == 1) {
-        if (show_tf(l, path, ++k, f, &info) < 0)
+    for (; (got = tf_file_next(f, &info, &te)) == 1; k++) {
+        if (show_tf(l, path, k, f, &info) < 0)
             l->failed++;
         else
             l->done++;
@@ -147,6 +147,7 @@ static void one_file(struct look *l, const char *path)
 
 static const char help[] =
     "sluice tf info|verify|dump FILE... [--json]\n"
+    "TFs of a file are counted from 0.\n"
     "  info    one line a TF: place, size, orbit, counter, run, blocks\n"
     "  verify  every header, length, page and sample; exit 10 or 1 when something is wrong\n"
     "  dump    info, and every block\n";

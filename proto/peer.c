@@ -344,7 +344,7 @@ int peer_connect_fd(const char *address, struct err *e)
     return -1;
 }
 
-int peer_ready(struct chan *c, const struct peer_id *id, const char *role)
+int peer_ready(struct chan *c, const struct peer_id *id, const char *role, uint64_t seq)
 {
     Sluice__Ready m = SLUICE__READY__INIT;
 
@@ -354,6 +354,8 @@ int peer_ready(struct chan *c, const struct peer_id *id, const char *role)
     m.role = (char *)role;
     m.has_clock_offset = 1;
     m.clock_offset = id->clock_offset;
+    m.has_seq = 1;
+    m.seq = seq;
     chan_known(c);
     return chan_send(c, 0, &m.base);
 }

@@ -45,7 +45,7 @@ struct listener *listener_create(const struct listener_conf *conf, struct err *e
 void  listener_destroy(struct listener *l);
 const char *listener_address(const struct listener *l);   /* as bound: port 0 filled in */
 struct listener_stats { uint64_t accepted, refused, timed_out, bad; } listener_stats(const struct listener *l);
-int   peer_ready(struct chan *c, const struct peer_id *id, const char *role);
+int   peer_ready(struct chan *c, const struct peer_id *id, const char *role, uint64_t seq);     /* seq: of the newest event */
 
 /* The connector's side. Reconnects with full jitter (0.1 s doubling to 5 s, spread random) until destroyed, unless once. */
 struct connector_events {

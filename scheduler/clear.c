@@ -156,7 +156,7 @@ static int check_all(struct clearing *k, struct node *const *nodes, size_t n, in
         *e = errs[first];
         return stopping == 1 ? -1 : err_prefix(e, "%zu of %zu nodes stop this, nothing is cleared", stopping, n);
     }
-    if (going == 0 && stopping == 0) {
+    if (going == 0 && stopping == 0 && k->q->id != 0) {      /* a mark was named, and is not there */
         *e = errs[0];
         return -1;
     }

@@ -558,8 +558,6 @@ void health_show(struct session *s, uint32_t id, const void *m)
         if (has_something(n))
             info.nodes[info.n_nodes++] = node_line(n);
     }
-    out.has_seq = true;
-    out.seq = history_seq(d->history);
     out.health = infos;
     out.n_health = 1;
     session_answer(s, id, &out.base);

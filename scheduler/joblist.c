@@ -250,8 +250,6 @@ void job_list(struct session *s, uint32_t id, const void *m)
         if (is_asked(x, jobs[i], s->peer.user))
             answer.jobs[answer.n_jobs++] = jobs[i];
     }
-    answer.has_seq = true;
-    answer.seq = history_seq(s->d->history);
     session_answer(s, id, &answer.base);
     free(answer.jobs);
     job_fill_free(jobs, n);

@@ -340,6 +340,18 @@ static bool is_usable(const struct node *n)
     return v.usable;
 }
 
+int move_refuse(const struct node *n, struct err *e)
+{
+    const struct move *m = n->move;
+    char at[CLOCK_TEXT];
+
+    if (m->state == MOVE_PENDING && m->at != 0)
+        return err_set(e, ERR_STATE, "node %s: is to move to %s at %s (move %llu of %.80s); 'sluice move --cancel %llu' takes that back", n->name, pool_name[m->to],
+                       clock_rfc3339(m->at, at), (unsigned long long)m->id, m->requested_by, (unsigned long long)m->id);
+    return err_set(e, ERR_STATE, "node %s: is moving to %s already (move %llu of %.80s); 'sluice move --cancel %llu' ends that", n->name, pool_name[m->to],
+                   (unsigned long long)m->id, m->requested_by, (unsigned long long)m->id);
+}
+
 /* 1: is to move, 0: is there already, -1: cannot. */
 static int wish_check(struct wish *w, struct sluiced *d, const char *name, struct node **out, struct err *e)
 {
@@ -351,7 +363,7 @@ static int wish_check(struct wish *w, struct sluiced *d, const char *name, struc
     if (!n->added || n->retiring)
         return err_set(e, ERR_STATE, "node %s: is not added to the farm", n->name);
     if (n->move != NULL)
-        return err_set(e, ERR_STATE, "node %s: is moving to %s already (move %llu)", n->name, pool_name[n->move->to], (unsigned long long)n->move->id);
+        return move_refuse(n, e);
     if (n->pool == w->to)
         return 0;
     if (!w->timed && is_usable(n)) {
@@ -746,7 +758,7 @@ void move_list(struct session *s, uint32_t id, const void *message)
 static int wait_check(struct moves *all, const Sluice__Wait *q, const struct move *m, struct err *e)
 {
     if (m == NULL && q->id > all->last_id)
-        return err_set(e, ERR_NOT_FOUND, "move %llu: there is no such move", (unsigned long long)q->id);
+        return err_set(e, ERR_LOST, "move %llu: is not known here: there was none, or the state that had it is lost", (unsigned long long)q->id);
     if (m == NULL)
         return err_set(e, ERR_LOST, "move %llu: ended long ago, its end is in the history only", (unsigned long long)q->id);
     if (all->n_waiting >= MOST_WAITING)

@@ -24,6 +24,7 @@ bool move_is_executing(const struct move *m);          /* draining: the node tak
 void move_message(const struct move *m, Sluice__MoveInfo *out);       /* strings borrowed */
 void moves_fill(struct moves *m, bool all, Sluice__MoveInfo ***out, size_t *n);        /* by number; freed by moves_fill_free */
 void moves_fill_free(Sluice__MoveInfo **infos, size_t n);
+int  move_refuse(const struct node *n, struct err *e);  /* n has an open move, and something else is wanted of it: names it, and how it is cancelled. -1 */
 void move_node_changed(struct node *n);
 
 /* What the pools have left while one question or tick takes nodes from them: counted when first asked for, as counting looks at every node. All 0 at first. */

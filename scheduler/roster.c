@@ -157,7 +157,8 @@ void roster_add(struct session *s, uint32_t id, const void *message)
             continue;
         if (!q->dry_run)
             add_one(c, b, q->names[i], q->class_, pool);
-        change_result(c, q->names[i], ERR_NONE, 0, "%s to %s as %s", q->dry_run ? "would be added" : "added", pool_name[pool], q->class_);
+        change_result(c, q->names[i], ERR_NONE, 0, "%s to %s as %s%s", q->dry_run ? "would be added" : "added", pool_name[pool], q->class_,
+                      n == NULL || n->registered == NULL ? "; no worker of that name was here yet" : "");
     }
     put_or_answer(c, CHANGE_NEW, added, b);
 }
@@ -224,7 +225,7 @@ static int check_retire(struct sluiced *d, const char *name, struct spare *spare
     if (n->retiring)
         return err_set(e, ERR_STATE, "node %s: is being retired already", name);
     if (n->move != NULL)
-        return err_set(e, ERR_STATE, "node %s: is moving; cancel the move first", name);
+        return move_refuse(n, e);
     if (n->n_tfs > 0)
         return err_set(e, ERR_STATE, "node %s: holds %u time-frames; mark it (class ops) and wait until it is empty", name, n->n_tfs);
     node_judge(n, &v);

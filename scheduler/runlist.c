@@ -11,6 +11,7 @@
 #include "mem.h"
 #include "nice.h"
 #include "run.h"
+#include "str.h"
 
 enum { TFS_DEFAULT = 1000, TFS_MAX = 20000 };
 
@@ -197,8 +198,6 @@ void run_answer(struct run *r, struct session *s, uint32_t id)
 
     m.runs = &one;
     m.n_runs = 1;
-    m.has_seq = true;
-    m.seq = history_seq(s->d->history);
     session_answer(s, id, &m.base);
     message_free(one);
 }
@@ -223,8 +222,6 @@ void run_list(struct session *s, uint32_t id, const void *m)
     if (x->has_id && x->id && run_asked(s, id, x->id) == NULL)
         return;
     run_fill(s->d, x->all, x->has_id ? x->id : 0, &answer.runs, &answer.n_runs);
-    answer.has_seq = true;
-    answer.seq = history_seq(s->d->history);
     session_answer(s, id, &answer.base);
     run_fill_free(answer.runs, answer.n_runs);
 }
@@ -259,9 +256,21 @@ static int compare_tfs(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static const char *place_word(const struct tf *t)
+/* Done there, and its results wait for their disk. */
+static bool is_undelivered(const struct tf *t, const struct node *n)
 {
-    return t->cancelled ? "cancelling" : tf_state_name[t->state];
+    const Sluice__Report *r = n != NULL && n->session != NULL ? n->report : NULL;
+
+    for (size_t i = 0; r != NULL && t->state == TF_BUILT && i < r->n_undelivered; i++) {
+        if (r->undelivered[i]->run == t->work->id && r->undelivered[i]->job == 0 && r->undelivered[i]->id == t->id)
+            return true;
+    }
+    return false;
+}
+
+static const char *place_word(const struct tf *t, bool undelivered)
+{
+    return t->cancelled ? "cancelling" : undelivered ? "undelivered" : tf_state_name[t->state];
 }
 
 static void list_in_flight(struct run *r, uint64_t from, struct listing *l)
@@ -284,13 +293,14 @@ static void list_in_flight(struct run *r, uint64_t from, struct listing *l)
         }
         Sluice__RunTf *x = listing_add(l, t->id);
         struct fnode *node = t->charge ? t->charge->account->owner : NULL;
-        x->state = (char *)place_word(t);
+        bool undelivered = is_undelivered(t, node ? node->node : NULL);
+        x->state = (char *)place_word(t, undelivered);
         x->node = node ? node->node->name : NULL;
         x->has_attempt = x->has_seconds = x->has_incomplete = x->has_bytes = x->has_parts = true;
         x->attempt = t->fence.attempt;
         x->seconds = now - t->entered;
         x->reason = t->last_word[0] ? t->last_word : NULL;
-        x->text = t->last_word[0] ? t->last_text : NULL;
+        x->text = undelivered && !str_is_empty(node->node->report->trouble) ? node->node->report->trouble : t->last_word[0] ? t->last_text : NULL;
         x->incomplete = t->parts->incomplete;
         x->bytes = t->bytes;
         x->parts = t->parts->n_have;

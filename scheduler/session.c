@@ -433,7 +433,7 @@ static void held_ready(struct held *h, bool is_worker)
     if (s->role == SLUICE__ROLE__CLIENT)
         reads_charge(h->all->reads, s->peer.uid, s->d->conf->limits.read_share, now_s(), connection_s);
     h->ready = true;
-    if (peer_ready(s->chan, &s->peer, word) < 0)
+    if (peer_ready(s->chan, &s->peer, word, history_seq(s->d->history)) < 0)
         session_close(s, "it does not read what is sent");
     else if (s->role == SLUICE__ROLE__WORKER)
         chan_look_at_clock(s->chan);     /* its answer is here before it registers */
@@ -577,10 +577,23 @@ unsigned sessions_clients(const struct sessions *all)
 
 /* ---- answers ---- */
 
-void session_answer(struct session *s, uint32_t id, const ProtobufCMessage *m)
+/* Of what is answered to people: where a watcher goes on from. A handler that knows better has set it. */
+static void set_seq(const struct session *s, ProtobufCMessage *m)
+{
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "seq");
+    protobuf_c_boolean *has = f != NULL ? (protobuf_c_boolean *)((char *)m + f->quantifier_offset) : NULL;
+
+    if (f == NULL || f->type != PROTOBUF_C_TYPE_UINT64 || f->label != PROTOBUF_C_LABEL_OPTIONAL || *has)
+        return;
+    *has = 1;
+    *(uint64_t *)((char *)m + f->offset) = history_seq(s->d->history);
+}
+
+void session_answer(struct session *s, uint32_t id, ProtobufCMessage *m)
 {
     if (id == 0 || held_of(s)->closing)
         return;
+    set_seq(s, m);
     if (chan_send(s->chan, id, m) < 0)
         counters_add(s->d->counters, "answers_lagging", 1);
 }

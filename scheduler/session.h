@@ -34,7 +34,7 @@ unsigned sessions_clients(const struct sessions *s);                     /* peop
 void sessions_each(struct sessions *s, void (*fn)(void *arg, struct session *), void *arg);
 
 /* Answers. All are fine when the peer has gone. */
-void session_answer(struct session *s, uint32_t id, const ProtobufCMessage *m);
+void session_answer(struct session *s, uint32_t id, ProtobufCMessage *m);       /* its seq, where it has one, is set */
 void session_ok(struct session *s, uint32_t id);
 void session_error(struct session *s, uint32_t id, const struct err *e, const char *word);     /* counted by code */
 void session_close(struct session *s, const char *why);

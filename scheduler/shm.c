@@ -306,6 +306,14 @@ static int read_request(struct sluiced *d, const Sluice__SetShm *q, struct err *
     return 0;
 }
 
+/* A profile is for a whole farm: nodes of classes that it does not name are none of its business. */
+static bool is_left_alone(const struct node *n, const Sluice__SetShm *q)
+{
+    const struct conf_profile *p = str_is_empty(q->profile) ? NULL : conf_profile_find(n->d->conf, q->profile);
+
+    return p != NULL && conf_profile_size(p, n->class) == 0;
+}
+
 /* What the node is to get: whole pages. 0: e. */
 static uint64_t size_for(const struct node *n, const Sluice__SetShm *q, struct err *e)
 {
@@ -313,10 +321,6 @@ static uint64_t size_for(const struct node *n, const Sluice__SetShm *q, struct e
     uint64_t size = p == NULL ? q->size : conf_profile_size(p, n->class);
     char want[32], have[32];
 
-    if (size == 0) {
-        err_set(e, ERR_NOT_FOUND, "profile %.63s has no size for class %s", q->profile, n->class);
-        return 0;
-    }
     size = (size + STEP - 1) / STEP * STEP;
     if (n->registered != NULL && n->registered->memory > 0 && size > n->registered->memory) {
         err_set(e, ERR_STATE, "%s wanted, the machine has %s of memory", str_size_text(size, want), str_size_text(n->registered->memory, have));
@@ -404,6 +408,10 @@ void shm_set(struct session *s, uint32_t id, const void *message)
 
         if (is_named_before(q, i))
             continue;
+        if (rc == 0 && n->added && !n->retiring && is_left_alone(n, q)) {
+            change_result(c, n->name, ERR_NONE, 0, "is left alone: profile %.63s has no size for class %s", q->profile, n->class);
+            continue;
+        }
         if (rc == 0)
             rc = judge(n, q, &size, &later, &e);
         if (rc > 0)

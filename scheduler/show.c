@@ -279,8 +279,6 @@ void show_nodes(struct session *s, uint32_t id, const void *message)
         out.nodes[out.n_nodes] = &bodies[out.n_nodes];
         node_message(at[i], &bodies[out.n_nodes++]);
     }
-    out.has_seq = true;
-    out.seq = history_seq(s->d->history);
     session_answer(s, id, &out.base);
     for (size_t i = 0; i < out.n_nodes; i++)
         node_message_free(out.nodes[i]);

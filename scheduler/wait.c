@@ -29,6 +29,15 @@ static void answer(struct session_ref ref, int code, const char *text)
     session_answer(s, ref.id, &m.base);
 }
 
+/* Pruned long ago, or lost with the state: what became of it nobody can say. */
+static void answer_unknown(struct session_ref ref, const Sluice__Wait *x)
+{
+    char text[160];
+
+    snprintf(text, sizeof(text), "%s %" PRIu64 ": is not known here: there was none, it was pruned, or the state that had it is lost", x->kind, x->id);
+    answer(ref, ERR_LOST, text);
+}
+
 static void answer_run(struct session_ref ref, const struct run *r)
 {
     uint64_t bad = r->failed + r->lost + tally_sum(r->dropped);
@@ -76,7 +85,7 @@ void flow_wait(struct session *s, uint32_t id, const void *m)
     } else if (x->kind && strcmp(x->kind, "run") == 0) {
         struct run *r = run_find(s->d->runs, x->id, true);
         if (r == NULL)
-            answer(ref, ERR_LOST, "no such run is known");
+            answer_unknown(ref, x);
         else if (r->stored_over)
             answer_run(ref, r);
         else
@@ -84,7 +93,7 @@ void flow_wait(struct session *s, uint32_t id, const void *m)
     } else if (x->kind && strcmp(x->kind, "job") == 0) {
         struct job *j = job_find(s->d->jobs, x->id);
         if (j == NULL)
-            answer(ref, ERR_LOST, "no such job is known");
+            answer_unknown(ref, x);
         else if (j->stored_over)
             answer_job(ref, j);
         else
@@ -135,13 +144,16 @@ void wait_tick(struct runs *runs, double now)
     for (struct wait_ask **p = &runs->waits; *p;) {
         struct wait_ask *a = *p;
         bool gone = session_find(a->ref) == NULL;
+        char text[80];
+
         if (!gone && (a->until == 0 || now < a->until)) {
             p = &a->next;
             continue;
         }
         *p = a->next;
+        snprintf(text, sizeof(text), "%s %" PRIu64 ": is not over yet", a->is_job ? "job" : "run", a->id);
         if (!gone)
-            answer(a->ref, ERR_TIMEOUT, "its time was up before it was over");
+            answer(a->ref, ERR_TIMEOUT, text);
         free(a);
     }
 }

@@ -20,8 +20,8 @@ for extra in "-j 1" "-j 2 --set decode.batch=300K" "-j 1 --isa v1" ${KERNELS_BAC
     "$prog" reco -w cluster -b cpu $extra "$dir/tpc.tf" >"$dir/text" 2>"$dir/err"
     rc=$?
     check "reco $extra ends with 0" [ $rc -eq 0 ]
-    for k in 1 2 3; do
-        set=tpc-$(echo abc | cut -c $k)
+    for k in 0 1 2; do
+        set=tpc-$(echo abc | cut -c $((k + 1)))
         for what in digits clusters; do
             want=$(awk -v s="$set" -v w=$what '$1 == s && $2 == w { print $3, $5 }' "$data/reference.txt")
             found=$(awk -v k=$k -v w=$what 'index($0, ".tf " k ":") { on = 1; next } /\.tf [0-9]+:/ { on = 0 }
@@ -32,8 +32,8 @@ for extra in "-j 1" "-j 2 --set decode.batch=300K" "-j 1 --isa v1" ${KERNELS_BAC
 done
 
 "$prog" reco -w cluster -b cpu -o "$dir/res" "$dir/tpc.tf" >/dev/null || failed=1
-check "tpc-c digits, bytes" cmp "$dir/res/tpc.3.digits" "$dir/c.digits"
-check "tpc-c clusters, bytes" cmp "$dir/res/tpc.3.clusters" "$dir/c.clusters"
+check "tpc-c digits, bytes" cmp "$dir/res/tpc.2.digits" "$dir/c.digits"
+check "tpc-c clusters, bytes" cmp "$dir/res/tpc.2.clusters" "$dir/c.clusters"
 
 # One byte of the third TF: headers, masks, offsets, filler; the last one is of a sample, whose value is another then.
 base=9768240
@@ -49,7 +49,7 @@ good=$(awk '$1 == "tpc-c" && $2 == "digits" { print $5 }' "$data/reference.txt")
 changed=0 refused=0
 for at in 40000 60000 90001 150002 250003 300004 450005 700006 1000007 1500008 1406489; do
     flip $((base + at))
-    if [ $rc -eq 10 ] && grep -q 'TF 3\|byte' "$dir/flip.err" && ! grep -q "^$good" "$dir/flip"; then refused=$((refused + 1))
+    if [ $rc -eq 10 ] && grep -q 'TF 2\|byte' "$dir/flip.err" && ! grep -q "^$good" "$dir/flip"; then refused=$((refused + 1))
     elif [ $rc -eq 0 ] && ! grep -q "^$good" "$dir/flip"; then changed=$((changed + 1))
     else echo "not ok byte $at changed: exit $rc, the digest is the old one"; failed=1; fi
 done

@@ -54,7 +54,7 @@ struct deliver {
     struct worker *worker;
     TAILQ_HEAD(, delivery) list;
     unsigned undelivered, limit;
-    uint64_t full_sum;                           /* of the jobs whose disk is full, as reported last */
+    uint64_t full_sum;                           /* of the jobs whose disk is full, and of what waits for a disk, as reported last */
     const char *word;                            /* "" when all is well */
     char text[512];
 };
@@ -549,15 +549,31 @@ unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsign
     return found;
 }
 
-/* Some jobs' disks became full, or are not any more: sluiced is to hear of it. */
+unsigned deliver_undelivered(const struct deliver *d, struct tf_name *out, unsigned n)
+{
+    const struct delivery *x;
+    unsigned found = 0;
+
+    TAILQ_FOREACH(x, &d->list, entry) {
+        if (x->pause > 0 && x->step == STEP_WRITE && x->held != NULL && found < n)
+            out[found++] = x->tf;
+    }
+    return found;
+}
+
+/* Some jobs' disks became full, or are not any more, or other results wait: sluiced is to hear of it. */
 static void look_full(struct deliver *d)
 {
     struct full_job job[FULL_JOBS];
     unsigned n = deliver_full_jobs(d, job, FULL_JOBS);
+    struct tf_name tf[UNDELIVERED];
+    unsigned waiting = deliver_undelivered(d, tf, UNDELIVERED);
     uint64_t sum = n;
 
     for (unsigned i = 0; i < n; i++)
         sum = sum * 31 + job[i].job;
+    for (unsigned i = 0; i < waiting; i++)
+        sum = (sum * 31 + tf[i].run + tf[i].job) * 31 + tf[i].id + 1;
     if (sum != d->full_sum)
         worker_changed(d->worker);
     d->full_sum = sum;

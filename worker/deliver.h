@@ -32,6 +32,9 @@ const char *deliver_trouble(const struct deliver *d, const char **text);
 enum { FULL_JOBS = 16 };
 struct full_job { uint64_t job; const char *text; };
 unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsigned n);
+/* TFs whose results wait for their disk, whatever is wrong with it: at most n. */
+enum { UNDELIVERED = 64 };
+unsigned deliver_undelivered(const struct deliver *d, struct tf_name *out, unsigned n);
 void delivery_free(struct delivery *d);
 
 /* ---- the thread's part, alone for tests ---- */

@@ -42,7 +42,7 @@ static void fill_place(struct device *d, Sluice__Device *m)
     m->has_numa_wanted = d->place.domain >= 0;
     m->numa_wanted = d->place.domain;
     m->cpus_wanted = d->place.domain >= 0 ? d->place.text : NULL;
-    m->has_numa_actual = d->cpus[0] != '\0' && d->domain >= -1;
+    m->has_numa_actual = d->cpus[0] != '\0' && d->domain >= 0;
     m->numa_actual = d->domain;
     m->cpus_actual = d->cpus[0] != '\0' ? d->cpus : NULL;
     m->misplaced = d->misplaced[0] != '\0' ? d->misplaced : NULL;

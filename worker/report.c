@@ -103,6 +103,18 @@ static void fill_full_jobs(const struct worker *w, Sluice__Report *m, Sluice__Fu
     }
 }
 
+struct undelivered { struct tf_name name[UNDELIVERED]; struct tf_id id[UNDELIVERED]; Sluice__Tf *tfs[UNDELIVERED]; };
+
+static void fill_undelivered(const struct worker *w, Sluice__Report *m, struct undelivered *u)
+{
+    m->n_undelivered = deliver_undelivered(w->deliver, u->name, UNDELIVERED);
+    m->undelivered = u->tfs;
+    for (size_t i = 0; i < m->n_undelivered; i++) {
+        tf_id_fill(&u->id[i], u->name[i], (struct fence){ 0 });
+        u->tfs[i] = &u->id[i].tf;
+    }
+}
+
 static void send_report(struct report *r)
 {
     struct worker *w = r->worker;
@@ -153,6 +165,8 @@ static void send_report(struct report *r)
     fill_domains(w, &m, domains, sizeof domains);
     Sluice__FullJob full[FULL_JOBS], *fulls[FULL_JOBS];
     fill_full_jobs(w, &m, full, fulls);
+    struct undelivered undelivered;
+    fill_undelivered(w, &m, &undelivered);
     link_send(w->link, &m.base);
     r->sent = ev_now(w->loop);
     r->late = 0;

@@ -230,7 +230,7 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   node_is lab-1 '[.devices[] | .numa_wanted, .cpus_wanted, .cpus_actual] | join(" ")' "0 0-511 $here 1 512-1023 $here"
   node_is lab-1 '.devices[1].misplaced | split(";")[0]' "runs on CPUs $here, wanted 512-1023"
   if [[ -d /sys/devices/system/node/node0 && ! -d /sys/devices/system/node/node1 ]]; then
-    node_is lab-1 '[.devices[] | .numa_actual] | join(" ")' "0 -1"
+    node_is lab-1 '[.devices[] | .numa_actual] | map(tostring) | join(" ")' "0 null"
     node_is lab-1 '.devices[0].misplaced' null
     node_is lab-1 '.devices[1].misplaced | split("; ")[1]' "memory from any domain, wanted 1"
     is '.shm[] | select(.node == "lab-1") | [.numa_wanted, .numa, .misplaced] | map(tostring) | join(" ")' "0,1 0 false" sluice shm

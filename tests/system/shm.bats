@@ -114,9 +114,9 @@ CONF
   sluice node add n002 --class second >/dev/null; sluice node add n003 --class third >/dev/null; sluice node add n004 --class real >/dev/null
   worker n001 --; worker n002 -- --class second; worker n003 -- --class third
   for n in n001 n002 n003; do wait_until 20 node_is "$n" .state idle; done
-  run -8 sluice shm set @all --profile PbPb
+  run -0 sluice shm set @all --profile PbPb
   [[ $output == *"n001: has 24M now"* && $output == *"n002: has 36M now"* ]]
-  [[ $output == *"n003: profile PbPb has no size for class third"* ]]
+  [[ $output == *"n003: is left alone: profile PbPb has no size for class third"* ]]
   [[ $output == *"n004: from 16M to 24M, when its worker is back"* ]]
   has_size n001 $((24 * M)); has_size n002 $((36 * M)); has_size n003 $((16 * M))
   run -0 sluice shm set 'n[001-002]' --profile pp --json

@@ -257,3 +257,127 @@ refused() {
   mv "$FARM/away" "$FARM/farm/state"
   wait_until 20 sluice backup "$FARM/copy"
 }
+
+@test "a number below 0 is an argument like any other; an empty argument is refused by its name; an empty list of nodes is nothing to do" {
+  farm_up --nodes mi50:2 --nominal mi50=1
+  run -0 sluice nice --pool async -5
+  run -0 sluice nice -5 --pool async
+  run -0 sluice nice --pool=async -- -6
+  while read -r line; do
+    run --separate-stderr eval "sluice $line"
+    [ "$status" -eq 2 ] || { echo "$line: $status $stderr"; false; }
+    [[ $stderr == *"'-"[0-9]*"'"* && $stderr != *"invalid option"* ]] || { echo "$line: $stderr"; false; }
+  done <<'END'
+nice --pool async -21
+run show -1
+job cancel -2 "why not"
+move --cancel -3
+wait job -4
+crash show -9
+END
+  run -2 sluice status -5
+  while read -r line; do
+    run --separate-stderr eval "sluice $line"
+    [ "$status" -eq 2 ] || { echo "$line: $status $stderr"; false; }
+    [[ $stderr == *"is empty, wanted is"* || $stderr == *"no node in it"* ]] || { echo "$line: $stderr"; false; }
+  done <<'END'
+node show ''
+node history ''
+node add '' --class mi50
+node retire '' x
+node retire mi50-001 ''
+mark '' x
+mark mi50-001 ''
+clear '' x
+move '' --to async
+move ' ' --to async
+nice --pool async ''
+shm ''
+shm set '' 64M
+shm set mi50-001 ''
+shm clean ''
+run show ''
+run stop ''
+run tfs ''
+replay ''
+submit ''
+job show ''
+job cancel ''
+job hold 1 ''
+wait '' 1
+wait job ''
+why ''
+logs ''
+crash show ''
+crash purge ''
+backup ''
+diag ''
+help ''
+END
+  [ "$(sluice hostlist count '')" = 0 ]
+  # what a word stands for may be nobody: no mistake, and not everybody
+  while read -r line; do
+    run --separate-stderr eval "sluice $line"
+    [ "$status" -eq 0 ] || { echo "$line: $status $stderr"; false; }
+    [[ $stderr == *"no node is in that list now: nothing to do" ]] || { echo "$line: $stderr"; false; }
+    [ -z "$output" ]
+    eval "sluice $line --json 2>/dev/null" | jq -e '.[.schema.name] == []' || { echo "$line --json"; false; }
+  done <<'END'
+clear @marked better
+mark @async bad
+mark mi50-001 bad -x @all
+mark - bad </dev/null
+move @async --to online --wait
+node retire @marked bad
+node history @marked
+node add @marked --class mi50
+nodes -n @marked
+nodes -x @all
+shm @async
+shm set @async 64M
+shm clean @async --dir .
+logs --node @async
+END
+  run -0 sluice clear @all better
+  [[ $output == *"mi50-001: has no open mark"*"mi50-002: has no open mark"* ]]
+  run -3 sluice clear mi50-001 better --id 99
+}
+
+@test "what stands in the way is named with what takes it away; what is waited for and unknown is lost; a name that never was may be added" {
+  farm_up --nodes mi50:2 --nominal mi50=1
+  sluice move mi50-001 --to async --when now+1h 2>/dev/null
+  for line in "node retire mi50-001 old" "move mi50-001 --to async" "move mi50-001 --to online"; do
+    run -4 --separate-stderr eval "sluice $line"
+    [[ $stderr == *"mi50-001: is to move to async at 20"*"(move 1 of "*"); 'sluice move --cancel 1' takes that back" ]] || { echo "$line: $stderr"; false; }
+  done
+  sluice move --cancel 1
+  for what in job run move; do
+    run -12 sluice wait $what 4711
+    [[ $output == *"$what 4711: is not known here"* ]]
+  done
+  run -0 sluice node add mi50-009 --class mi50
+  [[ $output == "mi50-009: added to online as mi50; no worker of that name was here yet" ]]
+  is '.nodes[] | select(.name == "mi50-009") | [.added, .state, .contact] | map(tostring) | join(" ")' "true down never" sluice nodes
+}
+
+# asked PID: that client has its question at sluiced and sleeps.
+asked() { [[ $(awk '/^State/ { print $2 }' "/proc/$1/status") == S ]] && compgen -G "/proc/$1/fd/*" >/dev/null && readlink /proc/"$1"/fd/* | grep -q socket; }
+
+@test "the time of a wait holds also when sluiced dies meanwhile; one that comes back is waited for" {
+  farm_up --nodes mi50:1 --nominal mi50=1
+  run=$(sluice run start --workflow none)
+  pid=$(json '.status[0].pid' sluice status)
+  started=$(date +%s%N)
+  sluice wait run "$run" --timeout 3s >"$FARM/short.out" 2>&1 3>&- & short=$!
+  sluice wait run "$run" --timeout 60s >"$FARM/long.out" 2>&1 3>&- & long=$!
+  wait_until 10 asked "$short"
+  wait_until 10 asked "$long"
+  kill -KILL "$pid"
+  rc=0; wait "$short" || rc=$?
+  [ "$rc" -eq 7 ]
+  grep -F "not over within 3 s" "$FARM/short.out"
+  [ $((($(date +%s%N) - started) / 1000000)) -lt 5000 ]
+  farm_up >/dev/null
+  sluice run stop "$run" >/dev/null
+  wait "$long"
+}

@@ -73,6 +73,8 @@ static void on_question(void *arg, struct chan *c, unsigned type, uint32_t id, c
             _exit(0);
         waited.has_code = 1;
         waited.code = 10;
+        waited.has_seq = 1;
+        waited.seq = 9;
         chan_send(c, id, &waited.base);
         break;
     default:                                    /* no answer at all */
@@ -92,7 +94,7 @@ static void on_accepted(void *arg, struct chan *c, const struct peer_id *id, con
 {
     (void)arg, (void)hello;
     chan_set_owner(c, &events, NULL);
-    peer_ready(c, id, "admin");
+    peer_ready(c, id, "admin", 1);
 }
 
 static void __attribute__((noreturn)) serve_here(bool dies, int ready)
@@ -153,7 +155,7 @@ static int remove_dir(void **state)
 
 static struct context context(void)
 {
-    return (struct context){ .address = address };
+    return (struct context){ .address = address, .seq = -1 };
 }
 
 /* --- tests ---------------------------------------------------------------------------------- */
@@ -199,7 +201,7 @@ static void nobody_there_is_unreachable(void **state)
     assert_null(call(&ctx, &q.base, SLUICE__TYPE__STATUS, 20, &e));
     assert_int_equal(e.code, ERR_UNREACHABLE);
     assert_non_null(strstr(e.text, path));
-    assert_null(call_patient(&ctx, &q.base, SLUICE__TYPE__STATUS, 0, 20, &e));      /* never was there: not waited for */
+    assert_null(call_patient(&ctx, &q.base, SLUICE__TYPE__STATUS, 0, NULL, 20, &e));      /* never was there: not waited for */
     assert_int_equal(e.code, ERR_UNREACHABLE);
     assert_true(clock_mono_ns() - start < 15 * CLOCK_SECOND);
 }
@@ -271,15 +273,37 @@ static void a_wait_outlives_a_restart(void **state)
     signal(SIGCHLD, SIG_IGN);                   /* the first is reaped by itself */
     first = serve(true);
     second = serve_after(first);
-    w = call_patient(&ctx, &q.base, SLUICE__TYPE__WAITED, 30, 20, &e);
+    assert_int_equal(ctx.seq, -1);
+    w = call_patient(&ctx, &q.base, SLUICE__TYPE__WAITED, 30, &q.timeout, 20, &e);
     if (w == NULL)
         fail_msg("%s", e.text);
     assert_int_equal(w->code, 10);
+    assert_int_equal(ctx.seq, 9);
+    assert_true(q.timeout > 20 && q.timeout < 30);        /* what is left is asked for, not the whole again */
     call_free(w);
     kill(second, SIGKILL);
     signal(SIGCHLD, SIG_DFL);
     while (waitpid(second, NULL, 0) > 0)
         ;
+}
+
+/* sluiced dies while it is asked, and stays away: the time holds all the same, and it is no loss of sluiced. */
+static void a_wait_ends_in_time_whatever_sluiced_does(void **state)
+{
+    struct context ctx = context();
+    Sluice__Wait q = SLUICE__WAIT__INIT;
+    struct err e = { 0 };
+    int64_t start;
+
+    (void)state;
+    signal(SIGCHLD, SIG_IGN);
+    serve(true);
+    start = clock_mono_ns();
+    assert_null(call_patient(&ctx, &q.base, SLUICE__TYPE__WAITED, 1.2, &q.timeout, 20, &e));
+    assert_int_equal(e.code, ERR_TIMEOUT);
+    assert_string_equal(e.text, "not over within 1.2 s");
+    assert_in_range(clock_mono_ns() - start, CLOCK_SECOND * 12 / 10, CLOCK_SECOND * 3);
+    signal(SIGCHLD, SIG_DFL);
 }
 
 static void words_are_asked_of_sluiced(void **state)
@@ -288,15 +312,19 @@ static void words_are_asked_of_sluiced(void **state)
         { "@all", NULL, "a[1-2],b1" }, { "@online", NULL, "a1,b1" }, { "@async", NULL, "a2" }, { "@marked", NULL, "a2" },
         { "@class:mi50", NULL, "a[1-2]" }, { "@all", "@async,b1", "a1" }, { "z9,@online", "a1", "b1,z9" },
     };
+    static const char *const blank[] = { "", " " };
+    static const struct listing none = { "nodes", NULL, NULL, NULL };
+    struct args all_out = { .given = &(struct given){ "exclude", "@all" }, .n_given = 1 };
     struct context ctx = context();
     struct err e = { 0 };
+    int r;
     pid_t pid = serve(false);
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct given given = { "exclude", cases[i].without };
         struct args a = { .given = &given, .n_given = cases[i].without != NULL };
-        struct hostlist *h = nodelist(&ctx, &a, cases[i].list, &e);
+        struct hostlist *h = nodelist(&ctx, &a, cases[i].list, &none, &r, &e);
         char *folded;
 
         if (h == NULL)
@@ -306,11 +334,20 @@ static void words_are_asked_of_sluiced(void **state)
         free(folded);
         hostlist_destroy(h);
     }
-    assert_null(nodelist(&ctx, &(struct args){ 0 }, "@wrong", &e));
+    assert_null(nodelist(&ctx, &(struct args){ 0 }, "@wrong", &none, &r, &e));
+    assert_int_equal(r, -1);
     assert_non_null(strstr(e.text, "column 1"));
-    assert_null(nodelist(&ctx, &(struct args){ 0 }, "@class:none", &e));
-    assert_non_null(strstr(e.text, "no node in it"));
-    assert_null(nodelist(&ctx, &(struct args){ 0 }, "", &e));
+    /* a list that is right and has no node in it now is nothing to do */
+    assert_null(nodelist(&ctx, &(struct args){ 0 }, "@class:none", &none, &r, &e));
+    assert_int_equal(r, 0);
+    assert_null(nodelist(&ctx, &all_out, "a1", &none, &r, &e));
+    assert_int_equal(r, 0);
+    /* and one without a word is a slip */
+    for (size_t i = 0; i < ARRAY_LEN(blank); i++) {
+        assert_null(nodelist(&ctx, &(struct args){ 0 }, blank[i], &none, &r, &e));
+        assert_int_equal(r, -1);
+        assert_non_null(strstr(e.text, "no node in it"));
+    }
     end(pid);
 }
 
@@ -342,6 +379,7 @@ int main(void)
         cmocka_unit_test(a_wrong_answer_and_a_lost_connection_are_told_apart),
         cmocka_unit_test(no_answer_in_time_is_a_timeout),
         cmocka_unit_test(a_wait_outlives_a_restart),
+        cmocka_unit_test(a_wait_ends_in_time_whatever_sluiced_does),
         cmocka_unit_test(words_are_asked_of_sluiced),
         cmocka_unit_test(the_handshake_says_who_is_there),
     };

@@ -220,7 +220,7 @@ int __wrap_chan_send(struct chan *c, uint32_t id, const ProtobufCMessage *m)
     return 0;
 }
 
-void session_answer(struct session *s, uint32_t id, const ProtobufCMessage *m)
+void session_answer(struct session *s, uint32_t id, ProtobufCMessage *m)
 {
     __wrap_chan_send(s->chan, id, m);
 }

@@ -83,7 +83,7 @@ static void accepted(void *arg, struct chan *c, const struct peer_id *id, const 
     snprintf(s->name, sizeof(s->name), "%s", hello->name ? hello->name : "");
     s->came = true;
     if (!s->say_nothing)
-        peer_ready(c, id, "read");
+        peer_ready(c, id, "read", 1);
 }
 
 static void serve(struct server *s, const char *where, const char *how, struct listener_conf conf)

@@ -58,7 +58,7 @@ static const struct listing listing = { "things", columns, "name,size,took,reaso
 
 static char *shown(enum show_mode mode, const char *fields, bool no_header, const char *json)
 {
-    struct context ctx = { .mode = mode, .fields = fields, .no_header = no_header };
+    struct context ctx = { .mode = mode, .fields = fields, .no_header = no_header, .seq = 7 };
     json_t *objects = json_loads(json, 0, NULL);
     struct err e = { 0 };
     char *text;
@@ -66,7 +66,7 @@ static char *shown(enum show_mode mode, const char *fields, bool no_header, cons
 
     assert_non_null(objects);
     catch_stdout();
-    r = show_list(&ctx, &listing, NULL, objects, 7, &e);
+    r = show_list(&ctx, &listing, NULL, objects, &e);
     text = caught_text();
     if (r < 0) {
         free(text);
@@ -300,7 +300,7 @@ static void one_object_has_a_line_a_field(void **state)
     (void)state;
     catch_stdout();
     assert_int_equal(show_one(&ctx, &listing, json_loads("{\"name\": \"n\", \"bytes\": 1536, \"empty\": null, \"none\": [],"
-                              " \"list\": [{\"a\": 1, \"b\": \"x\\ny\"}, {\"a\": 2, \"b\": null}]}", 0, NULL), -1, &e), 0);
+                              " \"list\": [{\"a\": 1, \"b\": \"x\\ny\"}, {\"a\": 2, \"b\": null}]}", 0, NULL), &e), 0);
     got = caught_text();
     assert_string_equal(got, "name              n\n"
                              "bytes             1.5 KiB\n"

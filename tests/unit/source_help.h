@@ -206,7 +206,7 @@ static inline void sluiced_accepted(void *arg, struct chan *c, const struct peer
     guest->chan = c;
     guest->id = *id;
     chan_set_owner(c, &sluiced_events, guest);
-    peer_ready(c, id, "shift");
+    peer_ready(c, id, "shift", 1);
 }
 
 static inline void sluiced_listen(struct sluiced *d)

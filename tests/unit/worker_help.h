@@ -112,7 +112,7 @@ static inline void farm_accepted(void *arg, struct chan *c, const struct peer_id
         chan_destroy(f->chan);
     f->chan = c;
     chan_set_owner(c, &events, f);
-    peer_ready(c, id, "worker");
+    peer_ready(c, id, "worker", 1);
 }
 
 static inline void farm_listen(struct farm *f)
