@@ -169,15 +169,17 @@ static size_t element_size(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* Whether an optional field is there: by its has_ flag, or by its pointer. */
+/* Whether an optional field is there: by its has_ flag, or by what its pointer leads to. */
 static bool is_there(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
     const char *base = (const char *)m;
 
     if (f->label == PROTOBUF_C_LABEL_REQUIRED)
         return true;
-    if (f->type == PROTOBUF_C_TYPE_STRING || f->type == PROTOBUF_C_TYPE_MESSAGE)
-        return *(void *const *)(base + f->offset) != NULL && *(void *const *)(base + f->offset) != f->default_value;
+    if (f->type == PROTOBUF_C_TYPE_STRING)       /* an empty text says nothing: one way to say that is enough */
+        return *(char *const *)(base + f->offset) != NULL && **(char *const *)(base + f->offset) != '\0';
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+        return *(void *const *)(base + f->offset) != NULL;
     return *(const protobuf_c_boolean *)(base + f->quantifier_offset);
 }
 

@@ -6,7 +6,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include "err.h"
 
-/* Every field of the message, absent ones null. sfixed64 is a time (RFC 3339), an enum its word, bytes hexadecimal. A new reference. */
+/* Every field of the message, absent ones and empty texts null. sfixed64 is a time (RFC 3339), an enum its word, bytes hexadecimal. A new reference. */
 json_t *message_json(const ProtobufCMessage *m);
 /* The same of an answer that is the object itself: without its seq, which stands in meta. */
 json_t *message_answer(const ProtobufCMessage *m);

@@ -137,6 +137,6 @@ milliseconds() { local start=${EPOCHREALTIME/./}; "$@" >/dev/null; echo $(((${EP
   # the four of the move and the registration are before
   sluice node history mi50-002 --since "$since" --json >"$FARM/history"
   jq -e --arg me "$(id -un)" '[.events[] | [.what, .reason, (.who | startswith($me))]] == [["marked", "ECC errors", true], ["cleared", "new memory", true]]' "$FARM/history"
-  jq -e '.events[0].before == "" and (.events[0].after | startswith("mark 1 (block")) and .events[1].after == ""' "$FARM/history"
+  jq -e '.events[0].before == null and (.events[0].after | startswith("mark 1 (block")) and .events[1].after == null' "$FARM/history"
   [ "$(sluice node history mi50-002 --since "$(date +%Y-%m-%dT%H:%M:%S.%N%:z)" --json | jq '.events | length')" = 0 ]
 }
