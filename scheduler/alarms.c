@@ -1,7 +1,7 @@
 /* alarms.c - what somebody should look at, with what to do about it
  *
  * From: every part of the daemon.  To: status, metrics.
- * An alarm is computed from how things are now; nothing has to be switched off.
+ * An alarm is computed from how things are now; nothing has to be switched off. alarm.h says what tells two of them apart.
  */
 #include "config.h"
 
@@ -32,9 +32,19 @@ static double now_s(void)
     return (double)clock_mono_ns() / 1e9;
 }
 
+/* One alarm of its word. */
 static void tell(struct alarms *a, const char *word, const char *text, const char *advice, double since_s)
 {
-    a->fn(a->arg, word, text, advice, since_s);
+    a->fn(a->arg, &(struct alarm){ .word = word, .text = text, .advice = advice, .since_s = since_s });
+}
+
+/* One of several of its word: what = "pool" or "node", name which. */
+static void tell_about(struct alarms *a, const char *word, const char *what, const char *name, const char *text, const char *advice, double since_s)
+{
+    char about[96];
+
+    snprintf(about, sizeof(about), "%s %s", what, name);
+    a->fn(a->arg, &(struct alarm){ .word = word, .about = about, .text = text, .advice = advice, .since_s = since_s });
 }
 
 static void about_state(struct alarms *a)
@@ -84,7 +94,7 @@ static void list_raise(struct alarms *a, struct listed *l, const char *word, con
         char *text = mem_printf("%u node%s %s: %s%s%s", l->n, l->n == 1 ? "" : "s", what, str_text(&l->names),
                                 l->first == NULL ? "" : l->n == 1 ? ": " : "; the first one says: ", l->first == NULL ? "" : l->first);
 
-        tell(a, word, text, advice, l->longest);
+        a->fn(a->arg, &(struct alarm){ .word = word, .text = text, .advice = advice, .since_s = l->longest, .count = l->n });
         free(text);
     }
     str_free(&l->names);
@@ -152,7 +162,7 @@ static void about_refusals(struct alarms *a)
 {
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
         if (n->refusal[0] != '\0' && now_s() - n->refused_at < refusal_shown_s)
-            tell(a, "WorkerRefused", n->refusal, "one worker a node: end the other one, or correct its --node or --class", now_s() - n->refused_at);
+            tell_about(a, "WorkerRefused", "node", n->name, n->refusal, "one worker a node: end the other one, or correct its --node or --class", now_s() - n->refused_at);
     }
 }
 
@@ -167,7 +177,7 @@ static void about_jobs(struct alarms *a, int pool)
         return;
     snprintf(text, sizeof(text), "%u job%s wait%s for nodes that pool %s does not have, job %llu first: %s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
              pool_name[pool], (unsigned long long)first, why);
-    tell(a, "JobsStuck", text, "move nodes there (sluice move LIST --to POOL), or cancel the job", 0);
+    tell_about(a, "JobsStuck", "pool", pool_name[pool], text, "move nodes there (sluice move LIST --to POOL), or cancel the job", 0);
 }
 
 static void about_full_jobs(struct alarms *a)
@@ -180,7 +190,7 @@ static void about_full_jobs(struct alarms *a)
     if (n == 0)
         return;
     snprintf(text, sizeof(text), "%u job%s paused, job %llu first: %.300s", n, n == 1 ? " is" : "s are", (unsigned long long)first, why);
-    tell(a, "JobsPaused", text, "make room there; they go on by themselves within seconds", 0);
+    a->fn(a->arg, &(struct alarm){ .word = "JobsPaused", .text = text, .count = n, .advice = "make room there; they go on by themselves within seconds" });
 }
 
 static void about_pools(struct alarms *a)
@@ -190,16 +200,11 @@ static void about_pools(struct alarms *a)
 
     about_full_jobs(a);
     for (int p = 0; p < 2; p++) {
-        unsigned usable = farm_usable(a->d->farm, p), min = a->d->conf->pools[p].min_good, run_min = 0;
-        uint64_t run = 0;
+        unsigned usable = farm_usable(a->d->farm, p), min = a->d->conf->pools[p].min_good;
 
         if (usable < min) {
             snprintf(text, sizeof(text), "pool %s has %u usable nodes, its min_good is %u", pool_name[p], usable, min);
-            tell(a, "PoolMinimum", text, see_why, 0);
-        }
-        if (run_uses_pool(a->d, p, &run_min, &run) && usable < run_min) {
-            snprintf(text, sizeof(text), "pool %s has %u usable nodes, run %llu wants %u", pool_name[p], usable, (unsigned long long)run, run_min);
-            tell(a, "RunMinimum", text, see_why, 0);
+            tell_about(a, "PoolMinimum", "pool", pool_name[p], text, see_why, 0);
         }
         about_jobs(a, p);
     }
@@ -211,7 +216,7 @@ static void about_brakes(struct alarms *a)
         struct str text = { 0 };
 
         if (health_brake_text(a->d, p, &text))
-            tell(a, "HealthBrake", str_text(&text), "look for one cause of all (sluice health, sluice nodes -R), then sluice health --reset", 0);
+            tell_about(a, "HealthBrake", "pool", pool_name[p], str_text(&text), "look for one cause of all (sluice health, sluice nodes -R), then sluice health --reset", 0);
         str_free(&text);
     }
 }
@@ -234,7 +239,8 @@ static void about_buffers(struct alarms *a)
         return;
     snprintf(text, sizeof(text), "%u buffers could not get their size; node %s is to have %s: %s", all.n, all.first->name,
              str_size_text(shm_wanted(all.first), wanted), all.first->shm.text);
-    tell(a, "ShmNotSet", text, "make room there, or want less, then `sluice shm set` again; sluice shm lists them", 0);
+    a->fn(a->arg, &(struct alarm){ .word = "ShmNotSet", .text = text, .count = all.n,
+                                   .advice = "make room there, or want less, then `sluice shm set` again; sluice shm lists them" });
 }
 
 static void about_ourselves(struct alarms *a)

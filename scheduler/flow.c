@@ -631,20 +631,22 @@ void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool o
     check_idle(f, line, arg);
 }
 
-void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+void flow_alarms(struct flow *f, alarm_fn fn, void *arg)
 {
     double now = flow_now(f);
-    char text[320];
+    char text[320], about[80];
 
     for (struct fnode *n = f->nodes; n; n = n->hh.next) {
         double since = fabs(n->differs_since);
         if (n->differs_since == 0 || now - since <= DIFFERS_LIMIT)
             continue;
         snprintf(text, sizeof(text), "node %s: %s", n->node->name, n->differs);
-        alarm(arg, "LedgerDiffers", text, "if it lasts, restart the node's worker; `sluice check` shows the ledger", now - since);
+        snprintf(about, sizeof(about), "node %s", n->node->name);
+        fn(arg, &(struct alarm){ .word = "LedgerDiffers", .about = about, .text = text, .since_s = now - since,
+                                 .advice = "if it lasts, restart the node's worker; `sluice check` shows the ledger" });
     }
     if (f->d->runs)
-        run_alarms(f->d->runs, alarm, arg);
+        run_alarms(f->d->runs, fn, arg);
 }
 
 /* ---- beginning and end --------------------------------------------------------------------- */

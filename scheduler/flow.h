@@ -7,6 +7,7 @@
 #ifndef SLUICE_FLOW_H
 #define SLUICE_FLOW_H
 
+#include "alarm.h"
 #include "node.h"
 
 struct ran;
@@ -44,7 +45,7 @@ const struct ran *flow_ran(const struct flow *f);
 /* For `sluice check`: each invariant with its figures. */
 void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
 /* For alarms in status: e.g. a run that is full and gets nothing back, a lasting difference between ledger and reports. */
-void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg);
+void flow_alarms(struct flow *f, alarm_fn fn, void *arg);
 
 /* runs and jobs: handlers for session.c's table. */
 void run_start(struct session *s, uint32_t id, const void *m);

@@ -1,9 +1,9 @@
 /* hook.c - calls the site's program when an alarm is raised, and when it is over
  *
  * From: alarms.c.  To: the program; the log when that fails.
- * There is no queue: each alarm knows how it is and what was told of it, and the next call is about one where these differ. So one program runs at
- * a time, an alarm that comes and goes meanwhile is not told, and a call that fails is made again later. The program is started and waited for
- * in a thread, as even its start may hang on a disk.
+ * There is no queue: each alarm knows how it is and what was told of it, and the next call is about one where these differ: it is on or over, or about more
+ * things than were told. So one program runs at a time, an alarm that comes and goes meanwhile is not told, and a call that fails is made again later.
+ * The program is started and waited for in a thread, as even its start may hang on a disk.
  */
 #include "config.h"
 
@@ -36,19 +36,20 @@
 static const double look_s = 1;
 static const double again_s = 30;        /* after a call that failed */
 
-/* An alarm, by its word. Several of one word are one here: the first. */
+/* An alarm, by its word and what it is about. */
 struct known {
     TAILQ_ENTRY(known) entry;
-    char *word, *text, *advice;
+    char *word, *about, *text, *advice;  /* about: "" when it is about the farm, or several things */
     int64_t since;                       /* wall ns */
-    bool is_on, was_told, seen;          /* was_told: the program knows it as on */
+    unsigned count, told;                /* how many things it is about; how many the program heard of at most since there were no fewer. 0: it is not on */
+    bool seen;
 };
 
 struct call {
     char *program, *line;
     double timeout;
-    char *word;                          /* what it is about */
-    bool is_on;
+    char *word, *about;                  /* of the alarm */
+    unsigned count;
     atomic_int pid;                      /* 0: none that could be ended */
     int rc;
     struct err why;
@@ -165,14 +166,16 @@ static void call_free(struct call *c)
     free(c->program);
     free(c->line);
     free(c->word);
+    free(c->about);
     free(c);
 }
 
 static char *line_of(const struct known *k)
 {
     char now[CLOCK_TEXT], since[CLOCK_TEXT], *text, *line;
-    json_t *j = json_pack("{s:{s:s,s:i},s:s,s:s,s:s,s:s?,s:s?,s:s}", "schema", "name", "alarm", "version", 1, "time", clock_rfc3339(clock_wall_ns(), now),
-                          "alarm", k->word, "state", k->is_on ? "raised" : "over", "text", k->text, "advice", k->advice, "since", clock_rfc3339(k->since, since));
+    json_t *j = json_pack("{s:{s:s,s:i},s:s,s:s,s:s?,s:s,s:i,s:s?,s:s?,s:s}", "schema", "name", "alarm", "version", 1, "time", clock_rfc3339(clock_wall_ns(), now),
+                          "alarm", k->word, "about", k->about[0] == '\0' ? NULL : k->about, "state", k->count > 0 ? "raised" : "over", "count", (int)k->count,
+                          "text", k->text, "advice", k->advice, "since", clock_rfc3339(k->since, since));
 
     text = json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(j);
@@ -204,7 +207,8 @@ static void call_start(struct hook *h, const struct known *k)
     c->program = mem_strdup(h->d->conf->alarm.program);
     c->timeout = h->d->conf->alarm.timeout;
     c->word = mem_strdup(k->word);
-    c->is_on = k->is_on;
+    c->about = mem_strdup(k->about);
+    c->count = k->count;
     c->line = line;
     h->call = c;
     if (line != NULL && thread_start(h) == 0) {
@@ -217,12 +221,12 @@ static void call_start(struct hook *h, const struct known *k)
     call_free(c);
 }
 
-static struct known *known_find(struct hook *h, const char *word)
+static struct known *known_find(struct hook *h, const char *word, const char *about)
 {
     struct known *k;
 
     TAILQ_FOREACH(k, &h->known, entry) {
-        if (strcmp(k->word, word) == 0)
+        if (strcmp(k->word, word) == 0 && strcmp(k->about, about) == 0)
             return k;
     }
     return NULL;
@@ -232,6 +236,7 @@ static void known_free(struct hook *h, struct known *k)
 {
     TAILQ_REMOVE(&h->known, k, entry);
     free(k->word);
+    free(k->about);
     free(k->text);
     free(k->advice);
     free(k);
@@ -249,9 +254,9 @@ static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
         return;
     pthread_join(h->thread, NULL);
     h->call = NULL;
-    k = known_find(h, c->word);
+    k = known_find(h, c->word, c->about);
     if (c->rc == 0 && k != NULL) {
-        k->was_told = c->is_on;
+        k->told = c->count;
     } else if (c->rc < 0) {
         counters_add(h->d->counters, "alarm_calls_failed", 1);
         log_warning("alarm %s: not told: %s; again in %g s", c->word, c->why.text, again_s);
@@ -262,27 +267,38 @@ static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
 
 /* ---- what there is to tell ---- */
 
-static void see(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void see(void *arg, const struct alarm *a)
 {
     struct hook *h = arg;
-    struct known *k = known_find(h, word);
+    const char *about = a->about == NULL ? "" : a->about;
+    struct known *k = known_find(h, a->word, about);
 
     if (k == NULL) {
         k = mem_zalloc(sizeof(*k));
-        k->word = mem_strdup(word);
+        k->word = mem_strdup(a->word);
+        k->about = mem_strdup(about);
         TAILQ_INSERT_TAIL(&h->known, k, entry);
     }
-    if (k->seen)
-        return;
-    if (!k->is_on)
-        k->since = clock_wall_ns() - (int64_t)(since_s * 1e9);
+    if (k->count == 0)
+        k->since = clock_wall_ns() - (int64_t)(a->since_s * 1e9);
+    k->count = a->count == 0 ? 1 : a->count;
     free(k->text);
     free(k->advice);
-    k->text = mem_strdup(text);
-    k->advice = mem_strdup(advice);
+    k->text = mem_strdup(a->text);
+    k->advice = mem_strdup(a->advice);
     if (k->text != NULL)
         str_mend(k->text, strlen(k->text));
-    k->seen = k->is_on = true;
+    k->seen = true;
+}
+
+static bool is_news(const struct known *k)
+{
+    return k->count > k->told || (k->count == 0 && k->told > 0);
+}
+
+static bool is_under_way(const struct hook *h, const struct known *k)
+{
+    return h->call != NULL && strcmp(h->call->word, k->word) == 0 && strcmp(h->call->about, k->about) == 0;
 }
 
 /* Brings what is known up to date; the first that the program does not know so, or NULL. */
@@ -295,10 +311,13 @@ static struct known *look(struct hook *h)
     alarms_each(h->d, see, h);
     for (k = TAILQ_FIRST(&h->known); k != NULL; k = next) {
         next = TAILQ_NEXT(k, entry);
-        k->is_on = k->seen;
-        if (k->is_on != k->was_told)
+        if (!k->seen)
+            k->count = 0;
+        if (is_news(k))
             news = news == NULL ? k : news;
-        else if (!k->is_on && (h->call == NULL || strcmp(h->call->word, k->word) != 0))
+        else if (k->count > 0)
+            k->told = k->count;          /* fewer than before: one more is news again */
+        else if (!is_under_way(h, k))
             known_free(h, k);
     }
     return news;

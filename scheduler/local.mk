@@ -25,7 +25,7 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/health.c %D%/health.h %D%/health_devices.c %D%/health_facts.c %D%/health_part.h \
 	%D%/health_rules.c %D%/health_rules.h \
 	%D%/helper.c %D%/helper.h \
-	%D%/hook.c %D%/hook.h \
+	%D%/alarm.h %D%/hook.c %D%/hook.h \
 	%D%/invariants.c \
 	%D%/mark.c %D%/mark.h %D%/mark_part.h \
 	%D%/metrics.c \

@@ -317,12 +317,9 @@ static const struct metric table[] = {
 };
 /* clang-format on */
 
-static void count_alarm(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void count_alarm(void *arg, const struct alarm *a)
 {
-    (void)word;
-    (void)text;
-    (void)advice;
-    (void)since_s;
+    (void)a;
     ++*(unsigned *)arg;
 }
 

@@ -5,6 +5,7 @@
 #ifndef SLUICE_RUN_H
 #define SLUICE_RUN_H
 
+#include "alarm.h"
 #include "flow_core.h"
 #include "idset.h"
 #include "ran.h"
@@ -147,7 +148,7 @@ int  run_parse_word(const char *what, const char *word, const char *const *words
 void run_release_cb(struct ev_loop *loop, ev_timer *w, int revents);
 void run_answer(struct run *r, struct session *s, uint32_t id);      /* Runs with this one */
 void run_each_check(struct runs *r, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
-void run_alarms(struct runs *r, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg);
+void run_alarms(struct runs *r, alarm_fn fn, void *arg);
 
 /* runrows.c: answers GetRunTfs from the database, later. */
 void run_tfs_stored(struct session *s, uint32_t id, uint64_t run, uint64_t from, size_t cap);

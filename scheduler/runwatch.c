@@ -74,11 +74,17 @@ void run_each_check(struct runs *runs, void (*line)(void *arg, const char *name,
     line(arg, "conservation", true, e.text);
 }
 
-static void alarm_sources(const struct run *r, double now, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+static const char *run_about(const struct run *r, char out[32])
+{
+    snprintf(out, 32, "run %" PRIu64, r->work.id);
+    return out;
+}
+
+static void alarm_sources(const struct run *r, double now, alarm_fn fn, void *arg)
 {
     const struct source *first = NULL;
     unsigned gone = 0;
-    char text[320];
+    char text[320], about[32];
 
     for (unsigned i = 0; i < r->n_sources; i++) {
         const struct source *s = &r->source[i];
@@ -91,36 +97,39 @@ static void alarm_sources(const struct run *r, double now, void (*alarm)(void *a
     if (gone == 0)
         return;
     snprintf(text, sizeof(text), "run %" PRIu64 ": %u of %u sources are gone, source %.60s first", r->work.id, gone, r->n_sources, first->name);
-    alarm(arg, "SourceGone", text, "start it again, or stop the run", now - first->gone_since);
+    fn(arg, &(struct alarm){ .word = "SourceGone", .about = run_about(r, about), .text = text, .advice = "start it again, or stop the run", .since_s = now - first->gone_since });
 }
 
-static void alarm_failed(const struct run *r, double now, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+static void alarm_failed(const struct run *r, double now, alarm_fn fn, void *arg)
 {
     if (r->failed_at == 0 || now - r->failed_at > FAILED_SHOWN)
         return;
-    char *text = mem_printf("run %" PRIu64 ": %" PRIu64 " TFs failed; %s", r->work.id, r->failed, r->text);
-    alarm(arg, "TfsFailed", text, "put right what the text names; `sluice run tfs ID --settled` lists them all", now - r->failed_at);
+    char *text = mem_printf("run %" PRIu64 ": %" PRIu64 " TFs failed; %s", r->work.id, r->failed, r->text), about[32];
+    fn(arg, &(struct alarm){ .word = "TfsFailed", .about = run_about(r, about), .text = text, .since_s = now - r->failed_at,
+                             .advice = "put right what the text names; `sluice run tfs ID --settled` lists them all" });
     free(text);
 }
 
-void run_alarms(struct runs *runs, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+void run_alarms(struct runs *runs, alarm_fn fn, void *arg)
 {
     double now = flow_now(runs->flow);
-    char text[320];
+    char text[320], about[32];
     struct run *r;
 
     TAILQ_FOREACH(r, &runs->open, entry) {
         if (run_stalled(r, now) > RUN_STALLED) {
             snprintf(text, sizeof(text), "run %" PRIu64 " is full and nothing came back for %.0f s", r->work.id, run_stalled(r, now));
-            alarm(arg, "RunStalled", text, "`sluice run tfs ID` shows where its TFs are; look at the nodes named there", run_stalled(r, now));
+            fn(arg, &(struct alarm){ .word = "RunStalled", .about = run_about(r, about), .text = text, .since_s = run_stalled(r, now),
+                                     .advice = "`sluice run tfs ID` shows where its TFs are; look at the nodes named there" });
         }
         if (flow_usable_nodes(runs->flow, r->work.pool) < r->min_nodes) {
             snprintf(text, sizeof(text), "run %" PRIu64 " wants %u nodes, %u are usable", r->work.id, r->min_nodes, flow_usable_nodes(runs->flow, r->work.pool));
-            alarm(arg, "RunShort", text, "`sluice nodes -R` shows the bad ones; move nodes online", 0);
+            fn(arg, &(struct alarm){ .word = "RunShort", .about = run_about(r, about), .text = text,
+                                     .advice = "see why nodes of the pool are not usable (sluice nodes -p POOL); put that right, clear marks, or move nodes there" });
         }
-        alarm_sources(r, now, alarm, arg);
-        alarm_failed(r, now, alarm, arg);
+        alarm_sources(r, now, fn, arg);
+        alarm_failed(r, now, fn, arg);
     }
     TAILQ_FOREACH(r, &runs->over, entry)
-        alarm_failed(r, now, alarm, arg);
+        alarm_failed(r, now, fn, arg);
 }

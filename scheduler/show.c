@@ -89,17 +89,17 @@ struct status_lists {
     int64_t now;
 };
 
-static void add_alarm(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void add_alarm(void *arg, const struct alarm *said)
 {
     struct status_lists *l = arg;
     Sluice__Alarm *a = mem_zalloc(sizeof(*a));
 
     sluice__alarm__init(a);
-    a->word = mem_strdup(word);
-    a->text = mem_strdup(text);
-    a->advice = mem_strdup(advice);
+    a->word = mem_strdup(said->word);
+    a->text = mem_strdup(said->text);
+    a->advice = mem_strdup(said->advice);
     a->has_since = true;
-    a->since = l->now - (int64_t)(since_s * 1e9);
+    a->since = l->now - (int64_t)(said->since_s * 1e9);
     l->m.alarms = mem_grow(l->m.alarms, l->m.n_alarms + 1, sizeof(*l->m.alarms));
     l->m.alarms[l->m.n_alarms++] = a;
 }

@@ -5,6 +5,7 @@
 #ifndef SLUICE_SHOW_H
 #define SLUICE_SHOW_H
 
+#include "alarm.h"
 #include "session.h"
 
 struct show *show_create(struct sluiced *d);
@@ -21,7 +22,6 @@ void show_log_lines(struct session *s, uint32_t id, const void *m);    /* LOG_LI
 void show_log_error(struct session *s, uint32_t id, const void *m);    /* ERROR, from a worker */
 
 /* alarms.c */
-typedef void (*alarm_fn)(void *arg, const char *word, const char *text, const char *advice, double since_s);
 void alarms_each(struct sluiced *d, alarm_fn fn, void *arg);
 /* invariants.c */
 void invariants_each(struct sluiced *d, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);

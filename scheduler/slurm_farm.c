@@ -547,7 +547,8 @@ static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
         snprintf(text, sizeof(text), "Slurm has not answered since %s%s%s", clock_rfc3339(s->heard_wall, when), s->why[0] == '\0' ? "" : ": ", s->why);
     else
         snprintf(text, sizeof(text), "Slurm has not answered since sluiced began to ask, %.0f s ago%s%s", since, s->why[0] == '\0' ? "" : ": ", s->why);
-    fn(arg, "SlurmSilent", text, "look at slurmctld and munged, and at section slurm of the configuration; nothing of ours waits for it but moves of nodes that Slurm has", since);
+    fn(arg, &(struct alarm){ .word = "SlurmSilent", .text = text, .since_s = since,
+                             .advice = "look at slurmctld and munged, and at section slurm of the configuration; nothing of ours waits for it but moves of nodes that Slurm has" });
 }
 
 void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
@@ -569,10 +570,12 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
     }
     if (n_unknown > 0) {
         snprintf(text, sizeof(text), "%u node%s unknown to Slurm, %s first", n_unknown, n_unknown == 1 ? " is" : "s are", unknown->name);
-        fn(arg, "SlurmUnknownNode", text, "NodeName in slurm.conf and the name here must be the same; or slurm = none in the configuration", 0);
+        fn(arg, &(struct alarm){ .word = "SlurmUnknownNode", .text = text, .count = n_unknown,
+                                 .advice = "NodeName in slurm.conf and the name here must be the same; or slurm = none in the configuration" });
     }
     if (n_trouble > 0) {
         snprintf(text, sizeof(text), "what is wanted of Slurm is not done for %u node%s, %s first: %s", n_trouble, n_trouble == 1 ? "" : "s", trouble->name, trouble->slurm->trouble);
-        fn(arg, "SlurmRefused", text, "do what the text asks for; it is tried again by itself. Rights: doc/slurm.md", 0);
+        fn(arg, &(struct alarm){ .word = "SlurmRefused", .text = text, .count = n_trouble,
+                                 .advice = "do what the text asks for; it is tried again by itself. Rights: doc/slurm.md" });
     }
 }

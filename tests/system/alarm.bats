@@ -56,3 +56,26 @@ told() { [[ $(jq -r '[.alarm, .state] | join(" ")' "$FARM/told" 2>/dev/null | pa
   wait_until 5 ended "$PID_sluiced"
   wait_until 5 ended "$(cat "$FARM/child")"
 }
+
+@test "alarms of one word about two pools are two, each with its own end; one about several nodes is told again when there are more" {
+  local tells='[.alarm, .about // "-", .state, .count] | join(" ")'
+  heard() { local got; got=$(jq -r "$tells" "$FARM/told" 2>/dev/null | grep "^$1" | paste -sd,); [[ $got == "$2" ]] || { echo "$got"; return 1; }; }
+  printf 'pool async { min_good = 1 }\nlimits { contact_timeout = 1 }\n' >>"$FARM/conf"
+  program "cat >>$FARM/told"
+  daemon
+  wait_until 10 heard PoolMinimum "PoolMinimum pool online raised 1,PoolMinimum pool async raised 1"
+  nodes_add 'n[1-4]'; sluice node add n5 --class fake --pool async >/dev/null
+  start first -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --count 1 --quiet
+  start second -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --first 2 --count 1 --quiet
+  start rest -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --first 3 --count 3 --quiet
+  wait_until 10 heard PoolMinimum "PoolMinimum pool online raised 1,PoolMinimum pool async raised 1,PoolMinimum pool online over 0,PoolMinimum pool async over 0"
+  sluice mark n5 "again" >/dev/null          # of one pool alone
+  wait_until 10 heard "PoolMinimum pool async" "PoolMinimum pool async raised 1,PoolMinimum pool async over 0,PoolMinimum pool async raised 1"
+  heard "PoolMinimum pool online" "PoolMinimum pool online raised 1,PoolMinimum pool online over 0"
+  kill -KILL "$PID_first"
+  wait_until 10 heard NodesLost "NodesLost - raised 1"
+  kill -KILL "$PID_second"
+  wait_until 10 heard NodesLost "NodesLost - raised 1,NodesLost - raised 2"
+  start first -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --count 2 --quiet
+  wait_until 10 heard NodesLost "NodesLost - raised 1,NodesLost - raised 2,NodesLost - over 0"
+}

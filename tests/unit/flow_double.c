@@ -49,10 +49,10 @@ WEAK void flow_evict(struct node *n, const char *why) { (void)n; (void)why; flow
 WEAK const struct ran *flow_ran(const struct flow *f) { (void)f; return NULL; }
 WEAK void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg) { (void)f; (void)line; (void)arg; }
 
-WEAK void flow_alarms(struct flow *f, void (*alarm)(void *arg, const char *word, const char *text, const char *advice, double since_s), void *arg)
+WEAK void flow_alarms(struct flow *f, alarm_fn fn, void *arg)
 {
     (void)f;
-    (void)alarm;
+    (void)fn;
     (void)arg;
 }
 

@@ -277,14 +277,12 @@ static void marks_and_pool_outlive_a_configuration_without_the_node(void **state
 
 struct found { const char *word; char text[200]; };
 
-static void look_for(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void look_for(void *arg, const struct alarm *a)
 {
     struct found *k = arg;
 
-    (void)advice;
-    (void)since_s;
-    if (strcmp(word, k->word) == 0)
-        snprintf(k->text, sizeof(k->text), "%s", text);
+    if (strcmp(a->word, k->word) == 0)
+        snprintf(k->text, sizeof(k->text), "%s", a->text);
 }
 
 /* B14: the device is replaced; its mark is kept, shown as about a part that is no longer there, and offered for clearing. */

@@ -706,12 +706,9 @@ static void in_flight_limit_is_kept_and_comes_back(void **state)
 
 static unsigned alarms;
 
-static void count_alarm(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void count_alarm(void *arg, const struct alarm *a)
 {
-    (void)text;
-    (void)advice;
-    (void)since_s;
-    alarms += strcmp(word, arg) == 0;
+    alarms += strcmp(a->word, arg) == 0;
 }
 
 static void B78_a_full_run_without_progress_is_an_alarm(void **state)

@@ -215,21 +215,20 @@ static void until_pool(struct fixture *f, const char *name, const char *pool)
         fail_msg("%s is not in %s: %s", name, pool, slurm_waits_for(node(f, name)));
 }
 
-struct alarm { const char *word; char text[700]; };
+struct seen_alarm { const char *word; char text[700]; };
 
-static void see_alarm(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void see_alarm(void *arg, const struct alarm *said)
 {
-    struct alarm *a = arg;
+    struct seen_alarm *a = arg;
 
-    (void)advice, (void)since_s;
-    if (strcmp(word, a->word) == 0)
-        snprintf(a->text, sizeof(a->text), "%s", text);
+    if (strcmp(said->word, a->word) == 0)
+        snprintf(a->text, sizeof(a->text), "%s", said->text);
 }
 
 static bool has_alarm(void *arg)
 {
     const struct expected *x = arg;
-    struct alarm a = { .word = x->a };
+    struct seen_alarm a = { .word = x->a };
 
     slurm_alarms(&x->f->d, see_alarm, &a);
     return x->b == NULL ? a.text[0] == '\0' : strstr(a.text, x->b) != NULL;
