@@ -80,12 +80,16 @@ static void write_line(int fd, const char *line)
     while (n < 0 && errno == EINTR);
 }
 
-/* A message is one line: what would break it or drive a terminal is replaced. */
-static void flatten(char *text)
+/* A message is one line: what would break it or drive a terminal is escaped. */
+static char *flatten(char *text)
 {
-    for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++)
-        if (*p < 0x20 || *p == 0x7f)
-            *p = *p == '\n' || *p == '\t' ? ' ' : '?';
+    struct str s = { 0 };
+
+    for (char *p = text; *p != '\0'; p++)
+        if (*p == '\n' || *p == '\t')
+            *p = ' ';
+    str_show(&s, text, strlen(text));
+    return str_take(&s);
 }
 
 static char *format_line(enum log_level level, const char *text)
@@ -339,17 +343,17 @@ static void enqueue(char *line)
 
 void log_write(enum log_level level, const char *fmt, ...)
 {
-    char text[LINE_MAX_BYTES], *line;
+    char text[LINE_MAX_BYTES], *line, *flat;
     va_list ap;
     int saved = errno;
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    flatten(text);
+    flat = flatten(text);
     pthread_mutex_lock(&log_.lock);
     if (level <= log_.level) {
-        line = format_line(level, text);
+        line = format_line(level, flat);
         keep_recent(line);
         if (log_.threaded) {
             enqueue(line);
@@ -359,6 +363,7 @@ void log_write(enum log_level level, const char *fmt, ...)
         }
     }
     pthread_mutex_unlock(&log_.lock);
+    free(flat);
     errno = saved;
 }
 

@@ -2,7 +2,7 @@
  *
  * err: someone must act; warning: odd, goes on; info: a few a job; debug: the rest.
  * To stderr with "<n>" priorities when that is the stream named by JOURNAL_STREAM, else with a time stamp; or to a file,
- * which is opened again on log_reopen (rotation). Text from outside goes through str_escape first.
+ * which is opened again on log_reopen (rotation). Whatever is written is made one line that drives no terminal.
  * A line is one write(2); a full or hanging disk never blocks the caller: the file is written by
  * a thread of its own with a bounded queue, lines that find it full are counted and reported.
  */

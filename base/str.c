@@ -130,7 +130,7 @@ static bool is_control(uint32_t r)
         || (r >= 0x2028 && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069);
 }
 
-void str_escape(struct str *s, const char *text, size_t n)
+static void escape(struct str *s, const char *text, size_t n, bool backslash)
 {
     const unsigned char *p = (const unsigned char *)text;
 
@@ -138,7 +138,7 @@ void str_escape(struct str *s, const char *text, size_t n)
         uint32_t rune = 0;
         size_t len = utf8_char(p + i, n - i, &rune);
 
-        if (len == 1 && (rune == '\n' || rune == '\t' || rune == '\\')) {
+        if (len == 1 && (rune == '\n' || rune == '\t' || (rune == '\\' && backslash))) {
             str_add(s, rune == '\n' ? "\\n" : rune == '\t' ? "\\t" : "\\\\");
         } else if (len == 0 || is_control(rune)) {
             for (size_t k = 0; k < (len == 0 ? 1 : len); k++)
@@ -148,6 +148,16 @@ void str_escape(struct str *s, const char *text, size_t n)
         }
         i += len == 0 ? 1 : len;
     }
+}
+
+void str_escape(struct str *s, const char *text, size_t n)
+{
+    escape(s, text, n, true);
+}
+
+void str_show(struct str *s, const char *text, size_t n)
+{
+    escape(s, text, n, false);
 }
 
 /* --- sizes and numbers ---------------------------------------------------------------------- */

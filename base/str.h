@@ -22,6 +22,8 @@ void str_mend(char *text, size_t n);
 /* Appends text as it may be shown on a terminal or in a log: control characters, DEL, and bytes that are not valid UTF-8
  * as \n \t \\ or \xNN. Nothing raw from outside ever reaches a terminal. */
 void str_escape(struct str *s, const char *text, size_t n);
+/* The same, but a backslash stays as it is: for sentences and lines of logs, in which something was escaped before. */
+void str_show(struct str *s, const char *text, size_t n);
 
 /* Sizes: bytes, or a number with K M G T (powers of 1024, fractions refused): "64M", "112G". Refuses 0, signs, overflow. */
 int str_parse_size(const char *text, uint64_t *bytes, struct err *e);

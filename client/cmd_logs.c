@@ -40,7 +40,7 @@ static void take_lines(const struct context *ctx, const char *node, const Sluice
             json_array_append_new(all, json_pack("{s:s, s:s}", "node", node, "line", logs->lines[i]));
             continue;
         }
-        char *text = show_text(logs->lines[i]);
+        char *text = show_sentence(logs->lines[i]);
 
         printf("%s: %s\n", node, text);
         free(text);

@@ -295,7 +295,7 @@ static void show_error(const struct err *e)
 {
     struct str s = { 0 };
 
-    str_escape(&s, e->text, strlen(e->text));
+    str_show(&s, e->text, strlen(e->text));
     fprintf(stderr, "sluice: %s\n", str_text(&s));
     str_free(&s);
 }

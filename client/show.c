@@ -26,6 +26,14 @@ char *show_text(const char *text)
     return str_take(&s);
 }
 
+char *show_sentence(const char *text)
+{
+    struct str s = { 0 };
+
+    str_show(&s, text, strlen(text));
+    return str_take(&s);
+}
+
 /* --- documents ------------------------------------------------------------------------------ */
 
 static int dump(const json_t *j, size_t flags, struct err *e)

@@ -49,5 +49,7 @@ int show_columns_check(const struct context *ctx, const struct listing *l, struc
 #define SHOW_DUMP_FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
 /* A text for a line on a terminal, escaped; the caller frees. */
 char *show_text(const char *text);
+/* The same for a sentence or a line of a log, in which what came from people may be escaped already. */
+char *show_sentence(const char *text);
 
 #endif

@@ -230,18 +230,14 @@ int chan_send(struct chan *c, uint32_t id, const ProtobufCMessage *m)
 int chan_send_error(struct chan *c, uint32_t id, const struct err *why, const char *word)
 {
     Sluice__Error m = SLUICE__ERROR__INIT;
-    struct str clean = { 0 };
-    int rc;
+    struct err clean = *why;
 
-    if (!frame_is_utf8(why->text))
-        str_escape(&clean, why->text, strlen(why->text));
+    str_mend(clean.text, strlen(clean.text));
     m.has_code = 1;
     m.code = (uint32_t)why->code;
-    m.text = clean.p ? clean.p : (char *)why->text;
+    m.text = clean.text;
     m.word = (char *)word;
-    rc = chan_send(c, id, &m.base);
-    str_free(&clean);
-    return rc;
+    return chan_send(c, id, &m.base);
 }
 
 int chan_send_raw(struct chan *c, const void *data, size_t size, void (*sent)(void *arg, int ok), void *arg)

@@ -2,6 +2,7 @@
  *
  * From: CLEAR_MARKS.  To: mark.c, change.c.
  * One's own marks, those of the program in whose name one asks, or with the right those of others. A list is cleared whole or not at all: every node is looked at before anything goes.
+ * A repeat offender is judged by the blocking marks that it had before those that are open now, however they are named here; notes are no offence.
  */
 #include "config.h"
 
@@ -31,6 +32,31 @@ struct clearing {
 static bool may_go(const struct clearing *k, const struct mark *m)
 {
     return !m->closing && (k->q->id == 0 || m->id == k->q->id) && (k->any_owner || is_own(k->s, k->q->tool, m));
+}
+
+/* Blocking marks that it had before those that are open. */
+static unsigned marks_before(const struct node *n)
+{
+    const struct mark *m;
+    unsigned open = 0;
+
+    TAILQ_FOREACH(m, &n->marks, entry)
+        open += m->block;
+    return n->marks_ever - open;
+}
+
+/* A node that is taken out again and again does not come back by the way: whatever of its blocking marks is to go, and in whose name. */
+static bool is_repeat_offence(const struct clearing *k, const struct node *n)
+{
+    const struct mark *m;
+
+    if (k->q->repeat_ok || marks_before(n) < MARK_REPEAT)
+        return false;
+    TAILQ_FOREACH(m, &n->marks, entry) {
+        if (m->block && may_go(k, m))
+            return true;
+    }
+    return false;
 }
 
 /* The first mark that was meant but may not go, and how many may. */
@@ -70,9 +96,9 @@ static int check_clear(struct clearing *k, const struct node *n, struct err *e)
         return err_set(e, ERR_STATE, "node %s: mark %llu is of %s %.60s (%.200s); --any-owner clears it too", n->name, (unsigned long long)stays->id,
                        stays->owner_kind, stays->owner, stays->reason);
     }
-    if (n->marks_ever >= MARK_REPEAT + going && !k->q->repeat_ok) {
+    if (is_repeat_offence(k, n)) {
         k->word = "RepeatOffender";
-        return err_set(e, ERR_STATE, "node %s: was marked %u times before; --repeat-ok puts it back into service all the same", n->name, n->marks_ever - going);
+        return err_set(e, ERR_STATE, "node %s: was marked %u times before; --repeat-ok puts it back into service all the same", n->name, marks_before(n));
     }
     return 1;
 }

@@ -35,6 +35,8 @@ struct health {
     uint64_t uses;
 };
 
+static const char good_again[] = "it is good again";       /* why a mark was taken back, in the state too */
+
 struct doubt { struct node *node; struct failure failure; struct doubt *next; };
 
 static double now_s(void)
@@ -136,7 +138,7 @@ static bool may_mark(struct node *n, const char *owner, const char *reason)
         return true;
     if (health_of(n)->held)
         return false;
-    if (brake_take(b, &l, affected(n->d, n->pool), now_s()))
+    if (brake_take(b, &l, affected(n->d, n->pool), n, now_s()))
         return true;
     n->health->held = true;
     snprintf(n->health->held_by, sizeof(n->health->held_by), "%s", owner);
@@ -230,20 +232,33 @@ void health_restore_mark(struct node *n, const struct row_mark *row)
 
     if (row->owner_kind != NULL && strcmp(row->owner_kind, "health") == 0 && (row->severity == NULL || strcmp(row->severity, "block") == 0)
         && (row->part == NULL || strcmp(row->part, "node") == 0))
-        brake_note(&n->d->health->brake[n->pool], now_s() - age);
+        brake_note(&n->d->health->brake[n->pool], n, now_s() - age);
+    if (row->cleared != 0 && str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && str_equal(row->clear_reason, good_again))
+        flaps_add(&health_of(n)->flaps, row->cleared);
 }
 
 /* ---- marks ---- */
+
+/* The note says what happened last. */
+static void renew(struct node *n, struct mark *m, const char *reason, const char *evidence)
+{
+    if (note_is_news(m->reason, reason, m->n_said, (double)(clock_mono_ns() - m->said) / 1e9))
+        mark_automatic_renew(n, m, reason, evidence);
+}
 
 /* A note may become a block mark; a block mark stays what it is. */
 void health_mark(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason, const char *evidence)
 {
     struct row_mark want = { .part = part, .owner_kind = "health", .owner = owner, .class = class, .severity = level == LEVEL_BAD ? "block" : "info", .reason = reason,
                              .evidence = evidence };
-    const struct mark *m = mark_automatic_find(n, part, "health", owner);
+    struct mark *m = mark_automatic_find(n, part, "health", owner);
 
-    if (!n->d->conf->health.automatic || !n->added || (m != NULL && (m->block || level != LEVEL_BAD)))
+    if (!n->d->conf->health.automatic || !n->added || (m != NULL && m->block))
         return;
+    if (m != NULL && level != LEVEL_BAD) {
+        renew(n, m, reason, evidence);
+        return;
+    }
     if (level == LEVEL_BAD && part == NULL && !may_mark(n, owner, reason))
         return;                                  /* the note, if there is one, stays */
     if (m != NULL)
@@ -252,16 +267,36 @@ void health_mark(struct node *n, const char *part, const char *owner, const char
     mark_automatic(n, &want);
 }
 
+/* A blocking mark whose fault is over. What comes and goes all day stays: then a person has to look. */
+static void take_back(struct node *n, struct mark *m)
+{
+    static const char stays[] = "; it came and went again and again, so it stays until a person clears it";
+    char reason[1200];
+
+    if (!flaps_are_many(&health_of(n)->flaps, clock_wall_ns())) {
+        mark_automatic_clear(n, m->part, "health", m->owner, good_again);
+        flaps_add(&n->health->flaps, clock_wall_ns());
+        return;
+    }
+    if (strstr(m->reason, stays) != NULL)
+        return;
+    snprintf(reason, sizeof(reason), "%.1000s%s", m->reason, stays);
+    str_mend(reason, strlen(reason));
+    mark_automatic_renew(n, m, reason, NULL);
+}
+
 void health_fact(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason)
 {
-    const struct mark *m = mark_automatic_find(n, part, "health", owner);
+    struct mark *m = mark_automatic_find(n, part, "health", owner);
 
     if (level != LEVEL_GOOD) {
         health_mark(n, part, owner, class, level, reason, NULL);
         return;
     }
-    if (m != NULL && (!m->block || n->d->conf->health.clear_automatic))
-        mark_automatic_clear(n, part, "health", owner, "it is good again");
+    if (m != NULL && !m->block)
+        mark_automatic_clear(n, part, "health", owner, good_again);
+    else if (m != NULL && n->d->conf->health.clear_automatic)
+        take_back(n, m);
     if (part == NULL && n->health != NULL && n->health->held && strcmp(n->health->held_by, owner) == 0)
         n->health->held = false;
 }

@@ -38,6 +38,7 @@ void health_wrong(struct node *n, const char *device, bool is_job, uint64_t work
 
 /* ---- from nodes ---- */
 void health_registered(struct node *n);
+void health_configured(struct node *n);                                    /* at a reload: notes of checks that are not configured any more go */
 void health_report(struct node *n);
 void health_mark_cleared(struct node *n, const struct mark *m);             /* its record begins anew */
 void health_forget_devices(struct node *n);                                 /* it is retired: none is missed any more */

@@ -108,6 +108,7 @@ void health_registered(struct node *n)
     look_at_boot(n);
     if (!n->added)
         return;
+    health_configured(n);
     look_at_class(n, class);
     look_at_clock(n);
     health_devices(n, n->registered->devices, n->registered->n_devices);
@@ -128,12 +129,47 @@ static void look_at_room(struct node *n, const char *owner, const char *what, bo
     health_fact(n, NULL, owner, "sw", left < least || (marked && left < least + least / 10) ? LEVEL_BAD : LEVEL_GOOD, reason);
 }
 
+static bool is_configured(const struct sluiced *d, const char *check)
+{
+    const struct conf_health *conf = &d->conf->health;
+
+    for (unsigned i = 0; i < conf->n_programs; i++) {
+        if (strcmp(strrchr(conf->programs[i], '/') + 1, check) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What health finds without a program of the site. */
+static bool is_own_finding(const char *owner)
+{
+    static const char *const words[] = { "work", "speed", "hardware", "device", "device-memory", "memory", "clock", "architecture", "verify", "disk", "memory-left" };
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (strcmp(owner, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void health_configured(struct node *n)
+{
+    struct mark *m, *next;
+
+    for (m = TAILQ_FIRST(&n->marks); m != NULL; m = next) {
+        next = TAILQ_NEXT(m, entry);
+        if (!m->block && !m->closing && strcmp(m->owner_kind, "health") == 0 && !is_own_finding(m->owner) && !is_configured(n->d, m->owner))
+            mark_automatic_clear(n, m->part, "health", m->owner, "the check is not configured any more");
+    }
+}
+
+/* A program that the configuration does not name any more may be in a report yet. */
 static void look_at_check(struct node *n, const Sluice__Check *c)
 {
     static const int level[] = { LEVEL_GOOD, LEVEL_NOTE, LEVEL_BAD, LEVEL_NOTE };
     char owner[80], reason[512];
 
-    if (c->program == NULL || c->program[0] == '\0' || (unsigned)c->state >= ARRAY_LEN(level))
+    if (c->program == NULL || c->program[0] == '\0' || (unsigned)c->state >= ARRAY_LEN(level) || !is_configured(n->d, c->program))
         return;
     snprintf(owner, sizeof(owner), "%.79s", c->program);
     snprintf(reason, sizeof(reason), "%.500s", c->text == NULL || c->text[0] == '\0' ? "the check gives no reason" : c->text);

@@ -20,6 +20,7 @@ struct node_health {
     unsigned reboots;
     double   sample;                     /* of a result to be made again elsewhere */
     unsigned wrong;                      /* results that others showed to be wrong */
+    struct flaps flaps;
     struct known *known;
     unsigned n_known;
 };

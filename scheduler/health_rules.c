@@ -144,6 +144,38 @@ int pace_judge(const struct pace *ratios)
     return median > slow_above ? 1 : median < fine_below ? -1 : 0;
 }
 
+/* ---- what comes and goes ---- */
+
+void flaps_add(struct flaps *f, int64_t at)
+{
+    f->at[f->n++ % FLAP_MOST] = at;
+}
+
+/* The oldest kept is the one that is written over next. */
+bool flaps_are_many(const struct flaps *f, int64_t now)
+{
+    return f->n >= FLAP_MOST && (double)(now - f->at[f->n % FLAP_MOST]) / 1e9 < FLAP_WINDOW_S;
+}
+
+static const char *past_number(const char *s)
+{
+    return s + strspn(s, "0123456789.");
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    for (a = past_number(a), b = past_number(b); *a != '\0' && *a == *b; a = past_number(a + 1), b = past_number(b + 1))
+        ;
+    return *a == *b;
+}
+
+bool note_is_news(const char *before, const char *text, unsigned renewed, double since_s)
+{
+    if (strcmp(before, text) == 0)
+        return false;
+    return !same_words(before, text) || renewed < NOTE_BURST || since_s >= NOTE_EVERY_S;
+}
+
 /* ---- the brake ---- */
 
 unsigned brake_allowance(const struct brake_limits *l, unsigned nodes)
@@ -163,19 +195,38 @@ unsigned brake_count(const struct brake *b, const struct brake_limits *l, double
     return n;
 }
 
-void brake_note(struct brake *b, double at)
+static unsigned place_of(const struct brake *b, const void *who)
 {
-    if (b->n == BRAKE_MOST) {
-        memmove(b->at, b->at + 1, (BRAKE_MOST - 1) * sizeof(b->at[0]));
-        b->n--;
-    }
-    b->at[b->n++] = at;
+    unsigned i = 0;
+
+    while (i < b->n && b->who[i] != who)
+        i++;
+    return i;
 }
 
-bool brake_take(struct brake *b, const struct brake_limits *l, unsigned nodes, double now)
+/* The one before of the same node goes, or the oldest when there is no room. */
+void brake_note(struct brake *b, const void *who, double at)
 {
-    if (!b->on && brake_count(b, l, now) < brake_allowance(l, nodes)) {
-        brake_note(b, now);
+    unsigned i = place_of(b, who);
+
+    if (i == b->n && b->n == BRAKE_MOST)
+        i = 0;
+    if (i < b->n) {
+        b->n--;
+        memmove(b->at + i, b->at + i + 1, (b->n - i) * sizeof(b->at[0]));
+        memmove(b->who + i, b->who + i + 1, (b->n - i) * sizeof(b->who[0]));
+    }
+    b->at[b->n] = at;
+    b->who[b->n++] = who;
+}
+
+bool brake_take(struct brake *b, const struct brake_limits *l, unsigned nodes, const void *who, double now)
+{
+    unsigned i = place_of(b, who);
+    bool counts_already = i < b->n && now - b->at[i] < l->window;
+
+    if (!b->on && (counts_already || brake_count(b, l, now) < brake_allowance(l, nodes))) {
+        brake_note(b, who, now);
         return true;
     }
     b->on = true;

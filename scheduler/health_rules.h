@@ -53,12 +53,25 @@ double pace_median(const struct pace *p);                        /* 0: nothing k
 /* ratios: time of each TF over the median of its class for the same work. 1: slow (median above 2), -1: as fast as the others (below 1.5), 0: between, or too few known. */
 int    pace_judge(const struct pace *ratios);
 
+/* ---- what comes and goes ---- */
+
+enum { FLAP_MOST = 3, NOTE_BURST = 8 };
+#define FLAP_WINDOW_S (24 * 3600.0)
+#define NOTE_EVERY_S 60.0
+struct flaps { int64_t at[FLAP_MOST]; unsigned n; };             /* when blocking marks were taken back because all was good again, wall ns: a ring */
+void flaps_add(struct flaps *f, int64_t at);
+/* Enough of that in the window before now: the next one stays, for a person. */
+bool flaps_are_many(const struct flaps *f, int64_t now);
+/* Whether a note that said `before` is to say `text` now: at once when words differ, or the first few times; when only numbers do, seldom. since_s: for so long it says that. */
+bool note_is_news(const char *before, const char *text, unsigned renewed, double since_s);
+
 /* ---- the brake ---- */
 
 enum { BRAKE_MOST = 64 };
 struct brake_limits { unsigned nodes; double percent, window; };  /* window: s */
 struct brake {
-    double   at[BRAKE_MOST];             /* when nodes were marked, s of a monotonic clock; the newest last */
+    double   at[BRAKE_MOST];             /* when nodes were marked last, s of a monotonic clock; the newest last */
+    const void *who[BRAKE_MOST];         /* which: each once */
     unsigned n;
     bool     on;
     unsigned held;                       /* marks that were not made because of it, since it is on */
@@ -67,9 +80,9 @@ struct brake {
 unsigned brake_allowance(const struct brake_limits *l, unsigned nodes);
 /* Marked in the window before now. */
 unsigned brake_count(const struct brake *b, const struct brake_limits *l, double now);
-/* May one more of `nodes` nodes be marked? Then it counts. Else the brake is on from now on. */
-bool brake_take(struct brake *b, const struct brake_limits *l, unsigned nodes, double now);
-void brake_note(struct brake *b, double at);                     /* one that was marked before our start */
+/* May `who`, one more of `nodes` nodes, be marked? Then it counts, once however often it is marked in a window. Else the brake is on from now on. */
+bool brake_take(struct brake *b, const struct brake_limits *l, unsigned nodes, const void *who, double now);
+void brake_note(struct brake *b, const void *who, double at);                     /* one that was marked before our start */
 void brake_reset(struct brake *b);                               /* by a person: the window begins anew */
 
 #endif

@@ -270,7 +270,9 @@ static void node_check(struct node *n)
 
 void node_send_settings(struct node *n)
 {
+    const struct conf_health *health = &n->d->conf->health;
     Sluice__Settings m = SLUICE__SETTINGS__INIT;
+    Sluice__CheckPlan checks = SLUICE__CHECK_PLAN__INIT;
     const struct mark *mark;
     char **off;
 
@@ -285,6 +287,12 @@ void node_send_settings(struct node *n)
     m.pool = (char *)pool_name[n->pool];
     m.has_nice = true;
     m.nice = nice_of_pool(n->d, n->pool);
+    checks.programs = health->programs;
+    checks.n_programs = health->n_programs;
+    checks.has_period = checks.has_timeout = true;
+    checks.period = health->period;
+    checks.timeout = health->timeout;
+    m.checks = &checks;
     shm_settings(n, &m);
     chan_send(n->session->chan, 0, &m.base);
     free(off);

@@ -25,6 +25,7 @@ struct mark {
     bool     stored;                                                    /* is on disk */
     bool     closing;                                                   /* its clearing is on the way to the disk */
     struct change *unsaved;                                             /* acts, but is not on disk yet; NULL = stored */
+    int64_t  said; unsigned n_said;                                     /* its reason was renewed: monotonic ns, how often since our start */
 };
 TAILQ_HEAD(mark_list, mark);
 struct change;

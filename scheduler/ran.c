@@ -36,7 +36,7 @@ char *ran_text(Sluice__StageRan *const *stages, size_t n)
         str_addf(&s, "%s%s=%s", s.len ? "\n" : "", x->stage, x->backend);
         if (x->fallback && x->fallback[0]) {
             struct str why = { 0 };
-            str_escape(&why, x->fallback, strnlen(x->fallback, RAN_REASON));
+            str_show(&why, x->fallback, strnlen(x->fallback, RAN_REASON));
             str_addf(&s, "!%s", str_text(&why));
             str_free(&why);
         }

@@ -313,9 +313,11 @@ static void reload_taken(struct sluiced *d, struct reload *r)
     roster_take_conf(d);
     slurm_take_conf(d);
     for (int pool = 0; pool < 2; pool++)
-        nice_tell(d, pool);
-    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next)
+        nice_tell(d, pool);              /* and with it all that workers are told of the configuration */
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        health_configured(n);
         node_changed(n);
+    }
 }
 
 static void reload_done(void *arg)

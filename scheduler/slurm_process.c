@@ -71,16 +71,12 @@ static void keep_last(struct slurm_process *p, char *text)
     char *line, *rest = text;
 
     while ((line = strsep(&rest, "\n")) != NULL) {
-        struct str shown = { 0 };
-
         if (line[strspn(line, " \r\t")] == '\0')
             continue;
-        str_escape(&shown, line, strnlen(line, sizeof(p->before) / 4 * 3));
-        snprintf(p->last_line, sizeof(p->last_line), "%.145s%s%.145s", p->before, p->before[0] == '\0' ? "" : "; ", str_text(&shown));
-        snprintf(p->before, sizeof(p->before), "%.149s", str_text(&shown));
+        snprintf(p->last_line, sizeof(p->last_line), "%.145s%s%.145s", p->before, p->before[0] == '\0' ? "" : "; ", line);
+        snprintf(p->before, sizeof(p->before), "%.149s", line);
         str_mend(p->last_line, strlen(p->last_line));
         str_mend(p->before, strlen(p->before));
-        str_free(&shown);
     }
 }
 

@@ -106,15 +106,15 @@ static int segments_of(const struct attach *a, const Sluice__RecoRun *m, struct 
 static int say_failed(struct attach *a, const Sluice__RecoRun *run, const char *word, const char *text, struct err *e)
 {
     Sluice__RecoFailed m = SLUICE__RECO_FAILED__INIT;
-    struct str shown = { 0 };
+    char *mended = mem_strdup(text);
 
-    str_escape(&shown, text, strlen(text));
+    str_mend(mended, strlen(mended));
     m.tf = run->tf;
     m.fence = run->fence;
     m.word = (char *)word;
-    m.text = (char *)str_text(&shown);
+    m.text = mended;
     int rc = wire_send(&a->wire, 0, &m.base, NULL, 0, e);
-    str_free(&shown);
+    free(mended);
     return rc;
 }
 

@@ -1,6 +1,6 @@
 /* check.c - see check.h
  *
- * From: the configuration, time.  To: watch.c (processes), a thread (room left on disk), report.c.
+ * From: link.c (Settings), time.  To: watch.c (processes), a thread (room left on disk), report.c.
  * A program that is still there when its next turn comes is not started again: one that hangs for ever costs one process.
  */
 #include "config.h"
@@ -10,6 +10,7 @@
 #include "log.h"
 #include "mem.h"
 #include "report.h"
+#include "str.h"
 #include "watch.h"
 
 #include <inttypes.h>
@@ -25,7 +26,8 @@
 
 struct check {
     struct checks *all;
-    const char *path;
+    char    *path;
+    bool     going;                              /* not wanted any more: freed when its process is gone */
     struct child *child;
     struct ev_timer period, limit;
     bool     known, late;                        /* late: its end is ours, and told already */
@@ -45,9 +47,11 @@ struct room_left {
 
 struct checks {
     struct worker *worker;
-    struct check *at;
-    Sluice__Check **messages;
-    unsigned n;
+    struct check *at[CONF_MOST_CHECKS];          /* what is run, in order */
+    struct check *going[CONF_MOST_CHECKS];       /* what was run, and has a process yet */
+    Sluice__Check *messages[CONF_MOST_CHECKS];
+    unsigned n, n_going;
+    double   every, timeout;                     /* s */
     uid_t    uid;
     gid_t    gid;
     char     unknown[160];                       /* why the user cannot be had */
@@ -80,6 +84,28 @@ static void result(struct check *k, Sluice__CheckState state, const char *text)
     worker_changed(k->all->worker);
 }
 
+static void check_free(struct check *k)
+{
+    struct ev_loop *loop = k->all->worker->loop;
+
+    ev_timer_stop(loop, &k->period);
+    ev_timer_stop(loop, &k->limit);
+    free(k->path);
+    free(k);
+}
+
+/* The process of one that is not wanted any more is gone. */
+static void gone(struct check *k)
+{
+    struct checks *c = k->all;
+    unsigned i = 0;
+
+    while (c->going[i] != k)
+        i++;
+    c->going[i] = c->going[--c->n_going];
+    check_free(k);
+}
+
 static void ended(void *arg, int status, const char *how)
 {
     struct check *k = arg;
@@ -94,14 +120,18 @@ static void ended(void *arg, int status, const char *how)
         result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
     }
     k->child = NULL;
+    if (k->going)
+        gone(k);
 }
 
 static void stuck(void *arg, const char *what)
 {
+    struct check *k = arg;
     char text[300];
 
     snprintf(text, sizeof text, "unkillable: %s", what);
-    result(arg, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
+    if (!k->going)
+        result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
 }
 
 static void too_long(struct ev_loop *loop, struct ev_timer *t, int revents)
@@ -111,7 +141,7 @@ static void too_long(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)loop, (void)revents;
     k->late = true;
-    snprintf(text, sizeof text, "not done within %g s, stuck since %s", k->all->worker->conf->health.timeout, clock_rfc3339(k->started, since));
+    snprintf(text, sizeof text, "not done within %g s, stuck since %s", k->all->timeout, clock_rfc3339(k->started, since));
     result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
     child_end(k->child, GRACE_S);
 }
@@ -141,7 +171,7 @@ static void run(struct ev_loop *loop, struct ev_timer *t, int revents)
         result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, e.text);
         return;
     }
-    ev_timer_set(&k->limit, c->worker->conf->health.timeout, 0);
+    ev_timer_set(&k->limit, c->timeout, 0);
     ev_timer_start(loop, &k->limit);
 }
 
@@ -205,11 +235,10 @@ static void find_user(struct checks *c)
     char text[16384];
     struct passwd pw, *found = NULL;
 
-    if (geteuid() != 0 || c->n == 0)
+    if (geteuid() != 0)
         return;
     if (getpwnam_r(user, &pw, text, sizeof text, &found) != 0 || found == NULL) {
         snprintf(c->unknown, sizeof c->unknown, "not run: user %.64s (health.user) is not known on this machine", user);
-        log_err("checks: %s", c->unknown);
         return;
     }
     c->uid = pw.pw_uid;
@@ -218,41 +247,146 @@ static void find_user(struct checks *c)
 
 struct checks *checks_create(struct worker *w)
 {
-    const struct conf_health *conf = &w->conf->health;
     struct checks *c = mem_zalloc(sizeof *c);
 
     c->worker = w;
-    c->n = conf->n_programs;
-    c->at = mem_array(c->n + 1, sizeof *c->at);
-    c->messages = mem_array(c->n + 1, sizeof *c->messages);
+    c->every = w->conf->health.period;
+    c->timeout = w->conf->health.timeout;
     c->room.folder = w->run_dir;
     find_user(c);
-    for (unsigned i = 0; i < c->n; i++) {
-        struct check *k = &c->at[i];
-
-        k->all = c;
-        k->path = conf->programs[i];
-        ev_timer_init(&k->period, run, 0, conf->period);
-        ev_init(&k->limit, too_long);
-        k->period.data = k->limit.data = k;
-    }
-    ev_timer_init(&c->look, look, 0, conf->period < 10 ? conf->period : 10);
+    ev_init(&c->look, look);
     c->look.data = c;
     return c;
 }
 
+static void look_every(struct checks *c)
+{
+    c->look.repeat = c->every < 10 ? c->every : 10;
+    ev_timer_again(c->worker->loop, &c->look);
+}
+
 void checks_start(struct checks *c)
 {
-    for (unsigned i = 0; i < c->n; i++)
-        ev_timer_start(c->worker->loop, &c->at[i].period);
-    ev_timer_start(c->worker->loop, &c->look);
+    look(c->worker->loop, &c->look, 0);
+    look_every(c);
 }
+
+/* ---- what is to be run ---------------------------------------------------------------------------------- */
+
+struct wanted { char *const *programs; size_t n; double period, timeout; };
+
+/* The same bounds as in a configuration: 0, or e says what is wrong with what sluiced sent. */
+static int read_plan(const Sluice__CheckPlan *plan, struct wanted *out, struct err *e)
+{
+    const struct wanted w = { plan->programs, plan->n_programs, plan->period, plan->timeout };
+
+    if (w.n > CONF_MOST_CHECKS)
+        return err_set(e, ERR_PROTOCOL, "%zu programs, at most %d are possible", w.n, CONF_MOST_CHECKS);
+    if (!(w.period >= 0.1 && w.period <= 86400) || !(w.timeout >= 0.1 && w.timeout <= 3600))
+        return err_set(e, ERR_PROTOCOL, "period %g s and timeout %g s: 0.1 to 86400 and 0.1 to 3600 are wanted", w.period, w.timeout);
+    for (size_t i = 0; i < w.n; i++) {
+        if (w.programs[i][0] != '/' || strlen(w.programs[i]) >= 4096)
+            return err_set(e, ERR_PROTOCOL, "program %zu is no absolute path", i + 1);
+    }
+    *out = w;
+    return 0;
+}
+
+static bool is_as_now(const struct checks *c, const struct wanted *w)
+{
+    bool same = w->n == c->n && w->period == c->every && w->timeout == c->timeout;
+
+    for (unsigned i = 0; same && i < c->n; i++)
+        same = strcmp(c->at[i]->path, w->programs[i]) == 0;
+    return same;
+}
+
+static struct check *check_create(struct checks *c, const char *path)
+{
+    struct check *k = mem_zalloc(sizeof *k);
+
+    k->all = c;
+    k->path = mem_strdup(path);
+    ev_init(&k->period, run);
+    ev_init(&k->limit, too_long);
+    k->period.data = k->limit.data = k;
+    return k;
+}
+
+/* One of before with that path, taken out of the list; else a new one, which begins at once. */
+static struct check *take_or_create(struct checks *c, struct check **before, unsigned n, const char *path)
+{
+    struct check *k = NULL;
+
+    for (unsigned i = 0; k == NULL && i < n; i++) {
+        if (before[i] != NULL && strcmp(before[i]->path, path) == 0) {
+            k = before[i];
+            before[i] = NULL;
+        }
+    }
+    if (k == NULL) {
+        k = check_create(c, path);
+        ev_timer_set(&k->period, 0, c->every);
+        ev_timer_start(c->worker->loop, &k->period);
+    } else if (k->period.repeat != c->every) {
+        k->period.repeat = c->every;
+        ev_timer_again(c->worker->loop, &k->period);
+    }
+    return k;
+}
+
+static void leave(struct checks *c, struct check *k)
+{
+    k->going = k->late = true;
+    ev_timer_stop(c->worker->loop, &k->period);
+    ev_timer_stop(c->worker->loop, &k->limit);
+    if (k->child == NULL) {
+        check_free(k);
+        return;
+    }
+    c->going[c->n_going++] = k;
+    child_end(k->child, GRACE_S);
+}
+
+void checks_take(struct checks *c, const Sluice__CheckPlan *plan)
+{
+    const struct conf_health *own = &c->worker->conf->health;
+    struct wanted w = { own->programs, own->n_programs, own->period, own->timeout };
+    struct check *before[CONF_MOST_CHECKS];
+    unsigned n = c->n;
+    struct err e;
+
+    if (plan != NULL && read_plan(plan, &w, &e) < 0) {
+        log_err("checks: sluiced sent what cannot be taken, nothing changes: %s", e.text);
+        return;
+    }
+    if (c->worker->stopping || is_as_now(c, &w))
+        return;
+    if (c->n_going + n > CONF_MOST_CHECKS) {     /* processes that do not end; the next settings try again */
+        log_warning("checks: %u programs of before have not ended yet, nothing changes", c->n_going);
+        return;
+    }
+    memcpy(before, c->at, n * sizeof *before);
+    c->every = w.period;
+    c->timeout = w.timeout;
+    for (c->n = 0; c->n < w.n; c->n++)
+        c->at[c->n] = take_or_create(c, before, n, w.programs[c->n]);
+    for (unsigned i = 0; i < n; i++) {
+        if (before[i] != NULL)
+            leave(c, before[i]);
+    }
+    look_every(c);
+    log_info("checks: %u program%s every %g s, %g s at most each", c->n, c->n == 1 ? "" : "s", c->every, c->timeout);
+    worker_changed(c->worker);
+}
+
+/* ---- the end -------------------------------------------------------------------------------------------- */
 
 void checks_stop(struct checks *c)
 {
     ev_timer_stop(c->worker->loop, &c->look);
     for (unsigned i = 0; i < c->n; i++) {
-        struct check *k = &c->at[i];
+        struct check *k = c->at[i];
 
         ev_timer_stop(c->worker->loop, &k->period);
         ev_timer_stop(c->worker->loop, &k->limit);
@@ -265,10 +399,10 @@ void checks_stop(struct checks *c)
 bool checks_stopped(const struct checks *c)
 {
     for (unsigned i = 0; i < c->n; i++) {
-        if (c->at[i].child != NULL)
+        if (c->at[i]->child != NULL)
             return false;
     }
-    return true;
+    return c->n_going == 0;
 }
 
 /* The watch has ended its children before. */
@@ -276,8 +410,10 @@ void checks_destroy(struct checks *c)
 {
     if (c == NULL)
         return;
-    free(c->at);
-    free(c->messages);
+    for (unsigned i = 0; i < c->n; i++)
+        check_free(c->at[i]);
+    for (unsigned i = 0; i < c->n_going; i++)
+        check_free(c->going[i]);
     free(c);
 }
 
@@ -285,7 +421,7 @@ void checks_fill(struct checks *c, Sluice__Report *m)
 {
     m->checks = c->messages;
     for (unsigned i = 0; i < c->n; i++) {
-        struct check *k = &c->at[i];
+        struct check *k = c->at[i];
 
         if (!k->known)
             continue;

@@ -92,15 +92,12 @@ struct held *device_take_off(struct device *d)
     d->cancel_at = 0;
     if (h != NULL) {
         const char *said = d->child != NULL ? child_tail_since(d->child, d->said_from, SAID_MOST) : "";
-        struct str shown = { 0 };
 
         h->device = NULL;
-        for (const char *line = said; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
-            str_escape(&shown, line, strcspn(line, "\n"));
-            str_add(&shown, "\n");
-        }
         free(h->said);
-        h->said = shown.len > 0 ? str_take(&shown) : NULL;
+        h->said = said[0] == '\0' ? NULL : mem_strdup(said);
+        if (h->said != NULL)
+            str_mend(h->said, strlen(h->said));
     }
     return h;
 }

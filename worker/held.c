@@ -139,7 +139,6 @@ void held_answer(struct held *h, const ProtobufCMessage *m)
 void held_fail(struct held *h, const char *word, const char *stage, const char *device, const char *crash, const char *fmt, ...)
 {
     Sluice__Failed m = SLUICE__FAILED__INIT;
-    struct str shown = { 0 };
     struct tf_id id;
     char text[512];
     va_list ap;
@@ -151,16 +150,15 @@ void held_fail(struct held *h, const char *word, const char *stage, const char *
     m.tf = &id.tf;
     m.fence = &id.fence;
     m.word = (char *)word;
-    str_escape(&shown, text, strlen(text));      /* it names files, and may tell what a process said */
-    m.text = (char *)str_text(&shown);
+    str_mend(text, strlen(text));                /* it names files, and may tell what a process said */
+    m.text = text;
     m.stage = (char *)stage;
     m.device = (char *)device;
     m.crash = (char *)crash;
     m.log = h->said;
     if (!h->silent)
-        log_warning("%s: failed: %s: %s", held_text(h), word, str_text(&shown));
+        log_warning("%s: failed: %s: %s", held_text(h), word, text);
     held_answer(h, &m.base);
-    str_free(&shown);
 }
 
 void held_cancel(struct held *h, const char *reason)

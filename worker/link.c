@@ -8,6 +8,7 @@
 #include "link.h"
 
 #include "chan.h"
+#include "check.h"
 #include "clock.h"
 #include "deliver.h"
 #include "device.h"
@@ -137,6 +138,7 @@ static void on_settings(struct link *l, uint32_t id, const void *arg)
         devices_nice(w->devices);
     }
     devices_off(w->devices, m->devices_off, m->n_devices_off);
+    checks_take(w->checks, m->checks);
     if (m->has_shm_order && m->shm_order != 0 && m->shm_size >= BUFFER_LEAST)
         resize_order(w->resize, m->shm_order, m->shm_size);
     worker_changed(w);
@@ -201,14 +203,14 @@ struct lines { char **line; size_t n, cap; };
 static void add_line(void *arg, const char *line)
 {
     struct lines *s = arg;
-    struct str shown = { 0 };
 
     if (s->n == s->cap) {
         s->cap = s->cap ? 2 * s->cap : 64;
         s->line = mem_grow(s->line, s->cap, sizeof *s->line);
     }
-    str_escape(&shown, line, strlen(line));
-    s->line[s->n++] = str_take(&shown);
+    s->line[s->n] = mem_strdup(line);
+    str_mend(s->line[s->n], strlen(s->line[s->n]));
+    s->n++;
 }
 
 static void on_log_query(struct link *l, uint32_t id, const void *arg)

@@ -120,14 +120,12 @@ static void say_bad(struct replay *r)
 {
     for (; r->bad_said < reel_bad_count(r->reel); r->bad_said++) {
         const struct reel_bad *b = reel_bad(r->reel, r->bad_said);
-        struct str path = { 0 };
-        str_escape(&path, b->path, strlen(b->path));
+
         if (b->tfs > 0)
             log_warning("%s: skipped from byte %" PRIu64 " on, %" PRIu64 " time-frames before it are played: %s",
-                        str_text(&path), b->offset, b->tfs, b->text);
+                        b->path, b->offset, b->tfs, b->text);
         else
-            log_warning("%s: skipped at byte %" PRIu64 ": %s", str_text(&path), b->offset, b->text);
-        str_free(&path);
+            log_warning("%s: skipped at byte %" PRIu64 ": %s", b->path, b->offset, b->text);
     }
 }
 

@@ -244,14 +244,13 @@ static json_t *bad_files(const struct replay *r)
     for (size_t i = 0; i < replay_bad_count(r); i++) {
         const char *path, *text;
         uint64_t offset, tfs;
-        struct str p = { 0 }, t = { 0 };
         replay_bad(r, i, &path, &offset, &text, &tfs);
-        str_escape(&p, path, strlen(path));
-        str_escape(&t, text, strlen(text));
-        json_array_append_new(list, json_pack("{s:s, s:I, s:s, s:I}", "path", str_text(&p), "offset", (json_int_t)offset,
-                                              "text", str_text(&t), "tfs", (json_int_t)tfs));
-        str_free(&p);
-        str_free(&t);
+        char *p = mem_strdup(path), *t = mem_strdup(text);
+        str_mend(p, strlen(p));
+        str_mend(t, strlen(t));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:s, s:I}", "path", p, "offset", (json_int_t)offset, "text", t, "tfs", (json_int_t)tfs));
+        free(p);
+        free(t);
     }
     return list;
 }

@@ -222,7 +222,6 @@ const char *child_first_line(struct child *c)
 
 static void say_line(struct child *c)
 {
-    struct str s = { 0 };
     int64_t now = clock_mono_ns() / CLOCK_SECOND;
 
     if (!c->spoke)
@@ -238,11 +237,9 @@ static void say_line(struct child *c)
         c->second = now;
         c->lines = 0;
     }
-    if (c->lines++ < LINES_A_SECOND) {
-        str_escape(&s, c->line, c->n_line);
-        log_info("device %s: %s", c->name, str_text(&s));
-        str_free(&s);
-    }
+    str_mend(c->line, c->n_line);
+    if (c->lines++ < LINES_A_SECOND)
+        log_info("device %s: %.*s", c->name, (int)c->n_line, c->line);
     c->n_line = 0;
 }
 

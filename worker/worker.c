@@ -23,16 +23,13 @@ void worker_changed(struct worker *w)
 
 void worker_text(char *out, size_t size, const char *text)
 {
-    struct str s = { 0 };
-    size_t n;
+    size_t len = text ? strlen(text) : 0, n = len < size ? len : size - 1;
 
-    str_escape(&s, text ? text : "", text ? strlen(text) : 0);
-    n = s.len < size ? s.len : size - 1;
-    while (n < s.len && n > 0 && ((unsigned char)s.p[n] & 0xc0) == 0x80)
+    for (unsigned i = 0; i < 3 && n < len && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80; i++)
         n--;                                     /* not into the middle of a letter */
-    memcpy(out, str_text(&s), n);
+    memcpy(out, text ? text : "", n);
     out[n] = '\0';
-    str_free(&s);
+    str_mend(out, n);
 }
 
 void worker_stop(struct worker *w, int status)

@@ -56,7 +56,7 @@ struct worker {
 int64_t worker_now(const struct worker *w);
 /* Something that reports show has changed. */
 void worker_changed(struct worker *w);
-/* Text from elsewhere as it may stand in a message or a line: escaped, cut to size where a letter ends. */
+/* Text from elsewhere as it may stand in a message: UTF-8, cut to size where a letter ends. Escaped it is only where people see it. */
 void worker_text(char *out, size_t size, const char *text);
 /* Ends the program in order, with this status. */
 void worker_stop(struct worker *w, int status);

@@ -108,8 +108,12 @@ CHECK
   [ "$(check '[.program, .text] | join("|")')" = "node-check|fine" ]
   say 1 "fan 3 is slow"
   wait_until 10 node_is r1 '[.usable, .marks[0].severity, .marks[0].owner, .marks[0].reason] | join("|")' "true|info|node-check|fan 3 is slow"
-  say 2 "fan 3 stands, \"ticket\" 17"
-  wait_until 10 node_is r1 '[.usable, (.marks | length), .marks[0].severity, .marks[0].reason] | join("|")' 'false|1|block|fan 3 stands, "ticket" 17'
+  # what programs say is kept raw, and escaped once where it is shown
+  say 2 $'fan 3 stands, "ticket" \\17 \e[31m'
+  wait_until 10 node_is r1 '[.usable, (.marks | length), .marks[0].severity, .marks[0].reason] | join("|")' $'false|1|block|fan 3 stands, "ticket" \\17 \e[31m'
+  sluice nodes -R | grep -F 'fan 3 stands, "ticket" \\17 \x1B[31m'
+  sluice health | grep -F 'fan 3 stands, "ticket" \\17 \x1B[31m'
+  sluice logs --node r1 | grep -F 'check node-check: fan 3 stands, "ticket" \17 \x1B[31m'
   # marked nodes are checked too; the operator's mark stays when the check is good again (B03, B05)
   sluice mark r1 "PSU swap, ticket 17"
   say 0 fine
@@ -133,6 +137,42 @@ CHECK
     wait_until 10 node_is r1 '.marks[0].reason' nobody
   fi
   [ -z "$(pgrep -f "$FARM/node-check" | head -1)" ] || wait_until 5 eval '[ "$(pgrep -fc "$FARM/node-check")" -le 1 ]'
+}
+
+@test "site checks follow the configuration of sluiced: a reload alone brings others, another period, or none" {
+  check() { printf '#!/bin/bash\necho x >>%s/%s.ran\necho "%s"\nexit %s\n' "$FARM" "$1" "$2" "$3" >"$FARM/$1"; chmod 755 "$FARM/$1"; }
+  plan() { sed -i '/^health/d' "$FARM/conf"; [[ -z $1 ]] || printf 'health { %s }\n' "$1" >>"$FARM/conf"; kill -HUP "$PID_sluiced"; }
+  runs() { wc -l <"$FARM/$1.ran"; }
+  said() { sluice nodes -n r1 --json | jq -r '.nodes[0].marks | map(.owner + ": " + .reason) | sort | join(", ")'; }
+  said_is() { local got; got=$(said); [[ $got == "$1" ]] || { echo "$got"; return 1; }; }
+  check first "one thing" 1; check second "another thing" 1
+  printf '#!/bin/bash\necho x >>%s/hangs.ran\nsleep 300 & echo $! >%s/child; wait\n' "$FARM" "$FARM" >"$FARM/hangs"; chmod 755 "$FARM/hangs"
+  chmod 777 "$FARM"
+  real_class
+  cp "$FARM/conf" "$FARM/worker.conf"            # the worker's own file names none
+  daemon
+  nodes_real r1
+  worker r1 -- --config "$FARM/worker.conf"
+  plan "program = $FARM/first  period = 0.2"
+  wait_until 10 said_is "first: one thing"
+  plan "program = { \"$FARM/first\", \"$FARM/second\", \"$FARM/hangs\" }  period = 86400  timeout = 300"
+  wait_until 10 said_is "first: one thing, second: another thing"
+  wait_until 10 test -s "$FARM/child"
+  # the new period holds: the first is not run anew
+  n=$(runs first); sleep 0.6; [ "$(runs first)" -eq "$n" ]
+  # what is not named any more ends, with its children, and its note goes; what is named as before goes on
+  plan "program = \"$FARM/second\"  period = 0.2  timeout = 1"
+  wait_until 10 said_is "second: another thing"
+  wait_until 10 ended "$(cat "$FARM/child")"
+  n=$(runs second); wait_until 10 eval '[ "$(runs second)" -gt "$((n + 2))" ]'
+  # a file with a mistake changes nothing
+  plan 'period = 0'
+  wait_until 10 alarm ConfigRefused
+  n=$(runs second); wait_until 10 eval '[ "$(runs second)" -gt "$((n + 2))" ]'
+  plan ""
+  wait_until 10 said_is ""
+  [ "$(sluice health --json | jq '[.health[0].nodes[].checks[]] | length')" -eq 0 ]
+  [ "$(grep -c 'registered as node' "$FARM/r1.log")" -eq 1 ]
 }
 
 @test "B59 the number of series depends on the farm alone: jobs, names and reasons add none" {

@@ -437,6 +437,20 @@ static void marks_of_others_stay_unless_an_expert_says_so(void **state)
     peer_close(p);
 }
 
+static int ask_info(struct peer *p, const char *node, const char *reason)
+{
+    Sluice__MarkNodes m = SLUICE__MARK_NODES__INIT;
+    char *names[1] = { (char *)(uintptr_t)node };
+
+    m.names = names;
+    m.n_names = 1;
+    m.reason = (char *)(uintptr_t)reason;
+    m.has_severity = true;
+    m.severity = SLUICE__SEVERITY__INFO;
+    peer_ask(p, &m.base);
+    return answer_code(p);
+}
+
 static void a_fourth_time_is_a_repeat_offence(void **state)
 {
     struct fixture *f = *state;
@@ -450,6 +464,37 @@ static void a_fourth_time_is_a_repeat_offence(void **state)
     assert_int_equal(ask_clear(p, "n6", 0, false, false), ERR_STATE);
     assert_string_equal(answer_word(p), "RepeatOffender");
     assert_int_equal(ask_clear(p, "n6", 0, false, true), 0);
+    peer_close(p);
+}
+
+/* However the marks that go are named: the rule looks at those that were there before the open ones. */
+static void a_repeat_offence_is_one_by_whatever_name(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    uint64_t first, second;
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ask_mark(p, "n9", "again", NULL), 0);
+        assert_int_equal(ask_clear(p, "n9", 0, false, false), 0);
+    }
+    /* two before, two open: neither all nor one of them is an offence */
+    assert_int_equal(ask_mark(p, "n9", "one", NULL), 0);
+    assert_int_equal(ask_mark(p, "n9", "two", NULL), 0);
+    first = ask_node(p, "n9")->marks[0]->id;
+    second = ask_node(p, "n9")->marks[1]->id;
+    assert_int_equal(ask_clear(p, "n9", first, false, false), 0);
+    /* three before: each way is one */
+    assert_int_equal(ask_mark(p, "n9", "three", NULL), 0);
+    assert_int_equal(ask_clear(p, "n9", second, false, false), ERR_STATE);
+    assert_string_equal(answer_word(p), "RepeatOffender");
+    assert_non_null(strstr(answer_text(p), "marked 3 times before"));
+    assert_int_equal(ask_clear(p, "n9", 0, false, false), ERR_STATE);
+    assert_string_equal(answer_word(p), "RepeatOffender");
+    assert_int_equal(ask_clear(p, "n9", 0, false, true), 0);
+    /* a note keeps nobody out of service, so its end brings nobody back */
+    assert_int_equal(ask_info(p, "n9", "look at it some day"), 0);
+    assert_int_equal(ask_clear(p, "n9", 0, false, false), 0);
     peer_close(p);
 }
 
@@ -843,6 +888,7 @@ int main(void)
         CASE(marks_of_two_owners_stand_side_by_side),
         CASE(marks_of_others_stay_unless_an_expert_says_so),
         CASE(a_fourth_time_is_a_repeat_offence),
+        CASE(a_repeat_offence_is_one_by_whatever_name),
         CASE(mark_ends_at_its_time_with_a_line_of_history),
         CASE(idle_node_moves_at_once),
         CASE(busy_node_drains_first),

@@ -148,7 +148,9 @@ static void text_from_elsewhere_is_escaped_and_cut_where_a_letter_ends(void **un
     char out[8];
 
     worker_text(out, sizeof out, "a\033b");
-    assert_string_equal(out, "a\\x1Bb");
+    assert_string_equal(out, "a\033b");                 /* raw: escaped only where it is shown */
+    worker_text(out, sizeof out, "a\xff\\b");
+    assert_string_equal(out, "a?\\b");
     worker_text(out, sizeof out, "aaaaaa\xc3\xa9");           /* two bytes, one too many */
     assert_string_equal(out, "aaaaaa");
     worker_text(out, sizeof out, "aaaaa\xc3\xa9");

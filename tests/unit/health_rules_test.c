@@ -156,6 +156,38 @@ static void slow_is_twice_the_median_and_one_outlier_is_nothing(void **state)
     assert_int_equal(pace_judge(&p), 1);
 }
 
+static void what_came_back_three_times_in_a_day_stays(void **state)
+{
+    const int64_t hour = 3600 * (int64_t)1000000000;
+    struct flaps f = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_false(flaps_are_many(&f, i * hour));
+        flaps_add(&f, i * hour);
+    }
+    assert_true(flaps_are_many(&f, 3 * hour));
+    assert_true(flaps_are_many(&f, 23 * hour));
+    assert_false(flaps_are_many(&f, 24 * hour + 1));     /* the first was a day ago */
+    flaps_add(&f, 24 * hour + 1);
+    assert_true(flaps_are_many(&f, 24 * hour + 2));
+    assert_false(flaps_are_many(&f, 25 * hour + 1));
+}
+
+static void a_note_says_other_words_at_once_and_other_numbers_seldom(void **state)
+{
+    (void)state;
+    assert_false(note_is_news("fan 3 is slow", "fan 3 is slow", 0, 1e6));
+    assert_true(note_is_news("fan 3 is slow", "fan 4 is slow", 0, 0));
+    assert_false(note_is_news("fan 3 is slow", "fan 14.5 is slow", NOTE_BURST, 59));
+    assert_true(note_is_news("fan 3 is slow", "fan 14.5 is slow", NOTE_BURST, 60));
+    assert_true(note_is_news("fan 3 is slow", "not done within 20 s", 1000, 0));
+    assert_true(note_is_news("fan 3", "fan 3 stands", 1000, 0));
+    assert_true(note_is_news("fan 3 stands", "fan", 1000, 0));
+    assert_true(note_is_news("", "fan", 1000, 0));
+    assert_false(note_is_news("17", "4", 1000, 0));
+}
+
 static void the_brake_allows_by_number_and_by_share(void **state)
 {
     static const struct { unsigned nodes; double percent; unsigned pool, want; } cases[] = {
@@ -175,25 +207,46 @@ static void the_brake_goes_on_once_and_stays(void **state)
     const struct brake_limits l = { 2, 100, 60 };
     struct brake b = { 0 };
 
+    const char node[300] = "";                           /* addresses to tell them apart */
+
     (void)state;
-    assert_true(brake_take(&b, &l, 10, 0));
-    assert_true(brake_take(&b, &l, 10, 50));
-    assert_true(brake_take(&b, &l, 10, 61));             /* the first has left the window */
+    assert_true(brake_take(&b, &l, 10, &node[0], 0));
+    assert_true(brake_take(&b, &l, 10, &node[1], 50));
+    assert_true(brake_take(&b, &l, 10, &node[2], 61));             /* the first has left the window */
     assert_int_equal(brake_count(&b, &l, 61), 2);
-    assert_false(brake_take(&b, &l, 10, 62));
+    assert_false(brake_take(&b, &l, 10, &node[3], 62));
     assert_true(b.on);
-    assert_false(brake_take(&b, &l, 10, 100000));        /* time does not release it */
+    assert_false(brake_take(&b, &l, 10, &node[3], 100000));        /* time does not release it */
     assert_int_equal(b.held, 2);
     brake_reset(&b);
-    assert_true(brake_take(&b, &l, 10, 100001));
+    assert_true(brake_take(&b, &l, 10, &node[3], 100001));
     brake_reset(&b);
-    brake_note(&b, 90);
-    brake_note(&b, 95);
-    assert_false(brake_take(&b, &l, 10, 100));           /* what was marked before a restart counts */
+    brake_note(&b, &node[0], 90);
+    brake_note(&b, &node[1], 95);
+    assert_false(brake_take(&b, &l, 10, &node[2], 100));           /* what was marked before a restart counts */
     for (int i = 0; i < 200; i++)
-        brake_note(&b, 200 + i);
+        brake_note(&b, &node[i], 200 + i);
     assert_int_equal(b.n, BRAKE_MOST);
     assert_int_equal(brake_count(&b, &l, 400), 60 - 1);  /* 341 ... 399 */
+}
+
+static void a_node_that_is_marked_again_counts_once(void **state)
+{
+    const struct brake_limits l = { 2, 100, 60 };
+    struct brake b = { 0 };
+    const char node[3] = "";
+
+    (void)state;
+    assert_true(brake_take(&b, &l, 10, &node[0], 0));
+    assert_true(brake_take(&b, &l, 10, &node[1], 10));
+    for (int i = 0; i < 100; i++)
+        assert_true(brake_take(&b, &l, 10, &node[0], 20 + i * 0.1));
+    assert_int_equal(brake_count(&b, &l, 30), 2);
+    assert_false(b.on);
+    assert_int_equal(brake_count(&b, &l, 75), 1);        /* the second's minute is over, the first was marked at 29.9 */
+    assert_true(brake_take(&b, &l, 10, &node[2], 75));
+    assert_false(brake_take(&b, &l, 10, &node[1], 76));
+    assert_false(brake_take(&b, &l, 10, &node[0], 77));  /* on is on */
 }
 
 int main(void)
@@ -205,8 +258,11 @@ int main(void)
         cmocka_unit_test(five_refusals_in_a_row_over_3_s_are_enough),
         cmocka_unit_test(reason_device_and_evidence_follow_from_what_counted),
         cmocka_unit_test(slow_is_twice_the_median_and_one_outlier_is_nothing),
+        cmocka_unit_test(what_came_back_three_times_in_a_day_stays),
+        cmocka_unit_test(a_note_says_other_words_at_once_and_other_numbers_seldom),
         cmocka_unit_test(the_brake_allows_by_number_and_by_share),
         cmocka_unit_test(the_brake_goes_on_once_and_stays),
+        cmocka_unit_test(a_node_that_is_marked_again_counts_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,13 +24,13 @@ static const char conf_text[] =
     "class big { devices = 8  shm = 1M  memory = 512G }\n"
     "node \"n[1-20]\" { class = mi50 }\n"
     "node \"g[1-4]\" { class = big }\n"
-    "health { brake_nodes = 2  brake_percent = 50 }\n";
+    "health { program = /site/node-check  brake_nodes = 2  brake_percent = 50 }\n";
 static const char conf_clears[] =
     "class mi50 { devices = 1  shm = 1M }\n"
     "class big { devices = 8  shm = 1M }\n"
     "node \"n[1-20]\" { class = mi50 }\n"
     "node \"g[1-4]\" { class = big }\n"
-    "health { clear_automatic = yes  disk_min = 1M }\n";
+    "health { program = /site/node-check  clear_automatic = yes  disk_min = 1M }\n";
 static const char conf_off[] =
     "class mi50 { devices = 1  shm = 1M }\n"
     "node \"n[1-20]\" { class = mi50 }\n"
@@ -217,16 +217,14 @@ static void automatic_marking_can_be_off(void **state)
 
 struct found { const char *word; unsigned n; char text[400]; };
 
-static void look_for(void *arg, const char *word, const char *text, const char *advice, double since_s)
+static void look_for(void *arg, const struct alarm *a)
 {
     struct found *k = arg;
 
-    (void)advice;
-    (void)since_s;
-    if (strcmp(word, k->word) != 0)
+    if (strcmp(a->word, k->word) != 0)
         return;
     k->n++;
-    snprintf(k->text, sizeof(k->text), "%s", text);
+    snprintf(k->text, sizeof(k->text), "%s", a->text);
 }
 
 static const Sluice__HealthInfo *ask_health(struct peer *p)
@@ -834,6 +832,80 @@ static void checks_mark_by_their_exit_and_stay_until_cleared(void **state)
     peer_close(p);
 }
 
+/* It is the same mark all the time; what it says is on disk too. */
+static void a_note_says_what_happened_last(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w, *p;
+    uint64_t id;
+
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    check_report(w, NOTE, "fan 3 is slow", 1 << 30);
+    id = ask_node(p, "n1")->marks[0]->id;
+    check_report(w, BROKEN, "not done within 20 s, stuck since 12:00:00", 1 << 30);
+    assert_int_equal(ask_node(p, "n1")->n_marks, 1);
+    assert_int_equal(ask_node(p, "n1")->marks[0]->id, id);
+    assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "not done within 20 s, stuck since 12:00:00");
+    peer_close(w);
+    peer_close(p);
+    fx_stop(f);
+    fx_start(f);
+    p = person(f);
+    assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "not done within 20 s, stuck since 12:00:00");
+    w = simple_worker(f, "n1");
+    check_report(w, NOTE, "fan 4 is slow", 1 << 30);
+    assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "fan 4 is slow");
+    check_report(w, GOOD, "", 1 << 30);
+    assert_int_equal(ask_node(p, "n1")->n_marks, 0);
+    peer_close(w);
+    peer_close(p);
+}
+
+/* clear_automatic: three times a day a mark is taken back, then a person has to look; over a restart too. */
+static void what_comes_and_goes_stays_marked(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w, *p;
+    const Sluice__Node *n;
+
+    fx_conf(f, conf_clears);
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    for (int i = 0; i < 2; i++) {
+        check_report(w, BAD, "link is down", 1 << 30);
+        assert_false(ask_node(p, "n1")->usable);
+        check_report(w, GOOD, "", 1 << 30);
+        assert_int_equal(ask_node(p, "n1")->n_marks, 0);
+    }
+    peer_close(w);
+    peer_close(p);
+    fx_stop(f);
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    check_report(w, BAD, "link is down", 100);           /* another cause counts as well */
+    check_report(w, BAD, "link is down", 1 << 30);       /* the third: its disk has room again */
+    assert_null(mark_by(ask_node(p, "n1"), "disk"));
+    for (int i = 0; i < 5; i++) {
+        check_report(w, GOOD, "", 1 << 30);
+        check_report(w, i % 2 == 0 ? BAD : GOOD, "link is down", 1 << 30);
+    }
+    n = ask_node(p, "n1");
+    assert_int_equal(n->n_marks, 1);
+    assert_false(n->usable);
+    assert_string_equal(n->marks[0]->reason, "link is down; it came and went again and again, so it stays until a person clears it");
+    assert_int_equal(ask_clear(p, "n1", 0, true, true), 0);
+    assert_true(ask_node(p, "n1")->usable);
+    check_report(w, NOTE, "fan 3 is slow", 1 << 30);     /* notes follow what they are about, however often */
+    check_report(w, GOOD, "", 1 << 30);
+    assert_int_equal(ask_node(p, "n1")->n_marks, 0);
+    peer_close(w);
+    peer_close(p);
+}
+
 /* brake_nodes = 2: of four that get worse two are marked, the others keep their note, and each is held back once. */
 static void a_note_stays_where_the_brake_holds_back_what_is_worse(void **state)
 {
@@ -920,6 +992,8 @@ int main(void)
         CASE(b68_a_device_that_stays_broken_is_marked_with_its_reason),
         CASE(too_little_memory_is_bad_and_a_wrong_clock_a_note),
         CASE(checks_mark_by_their_exit_and_stay_until_cleared),
+        CASE(a_note_says_what_happened_last),
+        CASE(what_comes_and_goes_stays_marked),
         CASE(a_note_stays_where_the_brake_holds_back_what_is_worse),
         CASE(b03_b05_a_check_that_is_good_again_clears_its_own_mark_only),
     };

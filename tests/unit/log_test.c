@@ -84,7 +84,7 @@ static void lines_have_time_program_level(void **state)
     assert_non_null(strstr(text, want));
     assert_int_equal(text[10], 'T');
     assert_null(strstr(text, "not shown"));
-    assert_non_null(strstr(text, "err: two lines ?[31m\n"));
+    assert_non_null(strstr(text, "err: two lines \\x1B[31m\n"));
     assert_non_null(strstr(text, "debug: shown\n"));
     assert_int_equal(count(text, "\n"), 3);
     free(text);
