@@ -96,10 +96,12 @@ static const struct option_row *row_of(const struct parsing *p, int key)
 static void argp_wanted(struct argp_state *state, const struct command *c, int n, const char *what)
 {
     const char *word = c->args;
+    bool optional;
 
     for (; n > 0 && strchr(word, ' ') != NULL; n--)
         word = strchr(word, ' ') + 1;
-    argp_error(state, "%.*s is %s, wanted is %s %s", (int)strcspn(word, " "), word, what, c->name, c->args);
+    optional = word[0] == '[';               /* [LIST]: the word is LIST */
+    argp_error(state, "%.*s is %s, wanted is %s %s", (int)strcspn(word, " ") - 2 * optional, word + optional, what, c->name, c->args);
 }
 
 static void take_argument(struct argp_state *state, struct args *a, char *arg)

@@ -107,7 +107,7 @@ static int dump_config(struct context *ctx, struct err *e)
 {
     Sluice__GetConfig q = SLUICE__GET_CONFIG__INIT;
     Sluice__Config *c = call(ctx, &q.base, SLUICE__TYPE__CONFIG, CALL_LIMIT_S, e);
-    int r = c != NULL ? put("config", NULL, 0, message_json(&c->base), e) : -1;
+    int r = c != NULL ? put("config", NULL, 0, message_answer(&c->base), e) : -1;
 
     call_free(c);
     return r;

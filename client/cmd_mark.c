@@ -57,8 +57,10 @@ int cmd_mark(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__MarkNodes q = SLUICE__MARK_NODES__INIT;
     struct hostlist *h;
-    int r = -1;
+    int r = change_columns(ctx, e);
 
+    if (r <= 0)
+        return r;
     if (change_check_reason(a->at[1], e) < 0 || mark_options(a, &q, e) < 0)
         return -1;
     h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
@@ -80,8 +82,10 @@ int cmd_clear(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__ClearMarks q = SLUICE__CLEAR_MARKS__INIT;
     struct hostlist *h;
-    int r;
+    int r = change_columns(ctx, e);
 
+    if (r <= 0)
+        return r;
     if (change_check_reason(a->at[1], e) < 0 || args_u64(a, "id", 1, INT64_MAX, &q.id, e) < 0)
         return -1;
     h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);

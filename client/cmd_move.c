@@ -127,8 +127,10 @@ int cmd_move(struct context *ctx, const struct args *a, struct err *e)
     Sluice__Changed *changed = NULL;
     struct hostlist *h;
     double limit = 0;
-    int r, waited;
+    int r = change_columns(ctx, e), waited;
 
+    if (r <= 0)
+        return r;
     if (args_has(a, "cancel"))
         return cancel(ctx, a, e);
     if (a->n == 0)

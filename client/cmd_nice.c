@@ -38,7 +38,10 @@ int cmd_nice(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__SetNice q = SLUICE__SET_NICE__INIT;
     int64_t level = 0;
+    int r = change_columns(ctx, e);
 
+    if (r <= 0)
+        return r;
     if (whose(a, &q, e) < 0)
         return -1;
     q.has_level = strcmp(a->at[0], "pool") != 0;

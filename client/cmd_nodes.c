@@ -318,10 +318,10 @@ int cmd_nodes(struct context *ctx, const struct args *a, struct err *e)
 int cmd_node_add(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__AddNodes q = SLUICE__ADD_NODES__INIT;
-    int r;
-    struct hostlist *h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
+    struct hostlist *h;
+    int r = change_columns(ctx, e);
 
-    if (h == NULL)
+    if (r <= 0 || (h = nodelist(ctx, a, a->at[0], &change_listing, &r, e)) == NULL)
         return r;
     r = -1;
     q.names = nodelist_names(h);
@@ -341,10 +341,10 @@ int cmd_node_add(struct context *ctx, const struct args *a, struct err *e)
 int cmd_node_retire(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__RetireNodes q = SLUICE__RETIRE_NODES__INIT;
-    int r;
-    struct hostlist *h = nodelist(ctx, a, a->at[0], &change_listing, &r, e);
+    struct hostlist *h;
+    int r = change_columns(ctx, e);
 
-    if (h == NULL)
+    if (r <= 0 || (h = nodelist(ctx, a, a->at[0], &change_listing, &r, e)) == NULL)
         return r;
     q.names = nodelist_names(h);
     q.n_names = hostlist_count(h);

@@ -119,7 +119,7 @@ COMMAND(run_start);     COMMAND(run_stop);     COMMAND(run_show);     COMMAND(ru
 COMMAND(replay);        COMMAND(submit);
 COMMAND(jobs);          COMMAND(job_show);     COMMAND(job_tfs);      COMMAND(wait);         COMMAND(why);
 COMMAND(job_cancel);    COMMAND(job_hold);     COMMAND(job_release);  COMMAND(job_rerun);
-COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_purge);
+COMMAND(crash_list);    COMMAND(crash_show);   COMMAND(crash_rerun);  COMMAND(crash_purge);
 COMMAND(config_show);   COMMAND(hostlist);     COMMAND(logs);         COMMAND(shm);          COMMAND(shm_set);      COMMAND(shm_clean);      COMMAND(nice);
 COMMAND(local);         COMMAND(help);
 

@@ -178,6 +178,10 @@ const struct command commands[] = {
            { "lines", 0, "N", "so many of each node, default 100" }) },
     { "crash list",  cmd_crash_list,  NEEDS_SLUICED | SHOWS, 0, 0, "", "time-frames that killed their process, kept for a look", NULL },
     { "crash show",  cmd_crash_show,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "all about one of them", NULL },
+    { "crash rerun", cmd_crash_rerun, NEEDS_SLUICED, 1, 1, "ID", "reconstructs one of them here, as it was done when its process died",
+      ROWS({ "backend", 0, "STAGE=BACKEND,...", "where stages run instead" },
+           { "output", 0, "DIR", "folder of the results" },
+           { "json", 0, NULL, "one JSON document" }) },
     { "crash purge", cmd_crash_purge, NEEDS_SLUICED | MANY, 0, 0, "[ID...]", "removes them",
       ROWS({ "all", 0, NULL, "all of them" }) },
 

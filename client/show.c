@@ -319,16 +319,21 @@ bool show_columns_help(const struct context *ctx, const struct listing *l)
     return true;
 }
 
-int show_columns_check(const struct context *ctx, const struct listing *l, struct err *e)
+static int show_names_check(const struct context *ctx, const struct listing *l, const json_t *objects, struct err *e)
 {
     struct chosen *columns = NULL;
     size_t n = 0;
     int r = 0;
 
     if (ctx->fields != NULL)
-        r = choose(l, ctx->fields, NULL, &columns, &n, e);
+        r = choose(l, ctx->fields, objects, &columns, &n, e);
     chosen_free(columns, n);
     return r;
+}
+
+int show_columns_check(const struct context *ctx, const struct listing *l, struct err *e)
+{
+    return show_names_check(ctx, l, NULL, e);
 }
 
 /* --- lines ---------------------------------------------------------------------------------- */
@@ -423,6 +428,8 @@ int show_list(const struct context *ctx, const struct listing *l, const char *us
 
     if (show_columns_help(ctx, l))
         ;
+    else if (ctx->fields != NULL && ctx->mode != SHOW_TABLE && ctx->mode != SHOW_PARSABLE && show_names_check(ctx, l, objects, e) < 0)
+        r = -1;                          /* JSON has all fields; a slip is none the better for that */
     else if (ctx->mode == SHOW_JSON)
         r = show_document(ctx, l, objects, e);
     else if (ctx->mode == SHOW_JSONL)

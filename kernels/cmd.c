@@ -204,7 +204,7 @@ void json_begin(struct json *j, const char *schema, const char *plural)
     json_close(j, '}');
     json_open(j, "meta", '{');
     json_str(j, "time", when);
-    json_u64(j, "seq", 0);
+    json_str(j, "seq", NULL);            /* nothing was asked of sluiced */
     json_close(j, '}');
     json_open(j, plural, '[');
 }

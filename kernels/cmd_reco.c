@@ -1,7 +1,7 @@
 /* cmd_reco.c - sluice reco: TF files in, digests and results out
  *
  * From: files.  To: pipeline.c; stdout; DIR/STEM.STAGE, or DIR/STEM.K.STAGE (K from 0, as in
- * a farm) when a file holds several TFs.
+ * jobs) when a file holds several TFs.
  * A damaged file or TF is named and skipped; the exit code says so in the end.
  */
 #include "cmd.h"
@@ -312,6 +312,15 @@ static const char *longest_workflow(void)
     return best->name;
 }
 
+static int is_workflow(const char *name)
+{
+    const struct workflow *w = workflows;
+
+    while (w->name != NULL && strcmp(w->name, name) != 0)
+        w++;
+    return w->name != NULL;
+}
+
 int kernels_cmd_reco(int argc, char **argv)
 {
     struct reco r = { .repeat = 1 };
@@ -324,7 +333,7 @@ int kernels_cmd_reco(int argc, char **argv)
     r.p = pipeline_create(&c, &e);
     if (r.p == NULL) {
         cmd_say("reco", "%s", e.text);
-        return e.code == K_EOPTION ? CMD_USAGE : CMD_FAILED;
+        return e.code != K_EOPTION ? CMD_FAILED : is_workflow(c.workflow) ? CMD_USAGE : CMD_NOT_THERE;
     }
     if (check_device(&r, c.device) < 0) {
         pipeline_destroy(r.p);

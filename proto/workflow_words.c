@@ -206,8 +206,12 @@ int workflow_words_check(const char *workflow, const char *backends, const char 
 
     for (unsigned i = 0; w->name && strcmp(w->name, workflow) != 0; i++, w++)
         names[i] = w->name;
-    if (w->name == NULL)
-        return refuse(e, "no workflow", workflow, ": choices are", names, NULL);
+    if (w->name == NULL) {
+        refuse(e, "no workflow", workflow, ": choices are", names, NULL);
+        if (e != NULL)
+            e->code = ERR_NOT_FOUND;     /* unlike a stage or backend it is a thing that is named */
+        return -1;
+    }
     if (each_piece(w, backends, take_backend, e) < 0)
         return -1;
     return each_piece(w, options, take_option, e);

@@ -255,6 +255,14 @@ static int change_write(struct db *db, void *arg, struct err *e)
 
 /* ---- what is answered ---- */
 
+/* A sentence that was made to stand alone names the node; here it stands beside the name. */
+static const char *without_node(const char *text, const char *node)
+{
+    size_t n = strlen(node);
+
+    return strncmp(text, "node ", 5) == 0 && strncmp(text + 5, node, n) == 0 && strncmp(text + 5 + n, ": ", 2) == 0 ? text + 5 + n + 2 : text;
+}
+
 void change_result(struct change *c, const char *node, enum err_code code, uint64_t id, const char *fmt, ...)
 {
     Sluice__NodeResult *r = mem_zalloc(sizeof(*r));
@@ -266,7 +274,7 @@ void change_result(struct change *c, const char *node, enum err_code code, uint6
     va_end(ap);
     sluice__node_result__init(r);
     r->node = mem_strdup(node);
-    r->text = mem_strdup(text);
+    r->text = mem_strdup(without_node(text, node));
     r->has_code = true;
     r->code = code;
     r->has_id = id != 0;

@@ -164,6 +164,19 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   [ "$(jq -r '[.how, .workflow] | join("|")' "$folder/crash.json")" = "signal 11 (Segmentation fault)|decode" ]
   grep -q 'about to crash' "$folder/log"
   for f in "$FARM/out/$id"/*.digits; do cmp "$f" "$(sample 2)"; done
+  # it can be done again here, with what was kept
+  run -0 --separate-stderr sluice crash rerun 1 --output "$FARM/again" --json
+  [ "$(jq -r '.tfs[0].digest' <<<"$output")" = "${DIGITS[2]}" ]
+  [ "$(xxh3 "$FARM/again/tf.digits")" = "${DIGITS[2]}" ]
+  [[ $stderr == "it was "*" then, and is sluice-reco "* ]]
+  run -0 sluice crash rerun 1 --backend cpu
+  rm "$folder/tf"
+  run -3 sluice crash rerun 1
+  [[ $output == *"crash 1: the bytes of the time-frame are not there: $folder/tf"* ]]
+  mv "$folder" "$FARM/away"
+  run -3 sluice crash rerun 1
+  [[ $output == *"crash 1: its folder is on the machine of node lab-1: $folder"* ]]
+  run -3 sluice crash rerun 77
   wait_until 5 node_is lab-1 '[.buffer_used, .tfs] | join(" ")' "0 0"
   sluice check
 }

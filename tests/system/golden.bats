@@ -82,6 +82,8 @@ golden() {
   golden started sluice run start --workflow none
   golden submitted sluice submit "$(sample 2)" --workflow none
   is .meta.seq null sluice hostlist count n1
+  is .meta.seq null sluice tf info "$(sample 2)"
+  sluice dump | jq -se '[.[] | select(.kind == "config") | (.text | length > 0) and (has("seq") | not)] == [true]'
 }
 
 @test "B56 the comparison sees a field that is gone, another type and another version" {

@@ -217,6 +217,10 @@ refused() {
   refused 3 "node nosuch: there is no such node" sluice node history mi50-001,nosuch
   refused 3 "class nosuch: .*known are: .*mi50, mi100" sluice nodes --class nosuch
   refused 3 'no workflow "nosuch": choices are none, decode, cluster' sluice workflow check nosuch
+  for command in "run start" "submit '$(sample 2)'" "replay '$(sample 2)'" "reco '$(sample 2)'"; do
+    refused 3 'no workflow "nosuch": choices are none, decode, cluster' eval "sluice $command --workflow nosuch"
+  done
+  [ "$(runs)" -eq 0 ]
   refused 1 'has no stage "seed"' sluice workflow check decode -b seed=cpu
   refused 3 "$FARM/gone: No such file" sluice submit "$FARM/gone"
   refused 3 "$FARM/gone: .*No such file" sluice replay "$FARM/gone"
@@ -351,6 +355,9 @@ END
     [[ $stderr == *"mi50-001: is to move to async at 20"*"(move 1 of "*"); 'sluice move --cancel 1' takes that back" ]] || { echo "$line: $stderr"; false; }
   done
   sluice move --cancel 1
+  # beside its name a node's sentence does not name it again
+  run -8 --separate-stderr sluice move @all --to async --keep-going --dry-run
+  [ "$stderr" = "mi50-002: pool online would have 0 usable nodes, its min_good is 1" ]
   for what in job run move; do
     run -12 sluice wait $what 4711
     [[ $output == *"$what 4711: is not known here"* ]]

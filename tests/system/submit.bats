@@ -47,7 +47,7 @@ refused() {
   refused 3 "No such file" sluice submit "$FARM/gone.tf"
   refused 2 "without zero bytes" sluice submit --input /dev/zero
   refused 2 "a folder, or --input" sluice submit
-  refused 2 "an empty name" sluice submit ""
+  refused 2 "PATH... is empty" sluice submit ""
   # one line that cannot even be told does not stop the others
   { echo "$FARM/in/a.tf"; printf '%s/\xff\xfe.tf\n' "$FARM"; printf 'x%.0s' {1..5000}; echo; echo "../../../nowhere/../x.tf"; } >"$FARM/list"
   run --separate-stderr sluice submit --input "$FARM/list" --workflow none
@@ -64,7 +64,7 @@ refused() {
     refused 4 "output folder $out" sluice submit "$f" --output "$out"
     refused 4 "output folder $out" sluice run start --output "$out"
   done
-  refused 2 "nosuch" sluice submit "$f" --workflow nosuch
+  refused 3 "nosuch" sluice submit "$f" --workflow nosuch
   refused 2 "its stages are decode" sluice submit "$f" --backend nosuch=cpu
   refused 2 "" sluice submit "$f" --set decode.nosuch=1
   refused 3 "class 'mi300'" sluice submit "$f" --class mi300
