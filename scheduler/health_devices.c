@@ -165,10 +165,10 @@ static void say_state(struct node *n, struct known *k, const Sluice__Device *d)
         say_unclean(n, k, d);
     if (!broken)
         k->broken_since = 0;
-    if (works) {
+    if (works)
         health_fact(n, k->serial, "device", "hw", LEVEL_GOOD, NULL);
+    if (works || (d->has_state && d->state == SLUICE__DEVICE_STATE__DEVICE_PARKED))
         mark_automatic_clear(n, k->serial, "health", "device-memory", "its memory is free again");
-    }
     if (!broken)
         return;
     if (k->broken_since == 0)

@@ -293,6 +293,8 @@ void node_send_settings(struct node *n)
     checks.period = health->period;
     checks.timeout = health->timeout;
     m.checks = &checks;
+    m.has_parking = m.has_parking_order = true;
+    m.parking = slurm_parking(n, &m.parking_order);
     shm_settings(n, &m);
     chan_send(n->session->chan, 0, &m.base);
     free(off);
@@ -473,7 +475,8 @@ static void answer_registered(struct session *s, uint32_t id, struct node *n, co
         out.n_forget = r->n_held;
         out.forget = r->held;
     }
-    out.has_epoch = out.has_added = out.has_pool = true;
+    out.has_epoch = out.has_added = out.has_pool = out.has_parking = out.has_parking_order = true;
+    out.parking = slurm_parking(n, &out.parking_order);
     out.epoch = n->d->epoch;
     out.added = n->added;
     out.pool = (uint32_t)n->pool;

@@ -102,6 +102,7 @@ static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
         log_info("node %s: Slurm: %.300s", n->name, d->text);
     says_set(ns, d->node);
     slurm_marks_take(n, false);
+    slurm_park_check(n);
     consider(n);
     if (n->move != NULL)
         move_node_changed(n);
@@ -198,7 +199,7 @@ static void consider(struct node *n)
     f.reserved = ns->reserved;
     f.left_s = (double)(ns->reserved_end - clock_wall_ns()) / 1e9;
     f.clear_out = slurm_wants_clear_out(n);
-    f.lease = ns->lease_wanted;
+    f.lease = ns->lease_wanted || !slurm_lease_may_go(n);
     f.lease_heard = ns->lease_heard;
     f.leased = ns->lease != LEASE_NONE;
     if (f.view == SLURM_CLEAN && !f.drain)
@@ -209,8 +210,12 @@ static void consider(struct node *n)
 
 void slurm_node_changed(struct node *n)
 {
-    if (n->slurm != NULL && n->d->slurm != NULL && !n->d->stopping)
-        consider(n);
+    if (n->slurm == NULL || n->d->slurm == NULL || n->d->stopping)
+        return;
+    if (n->move == NULL)
+        memset(&n->slurm->hand, 0, sizeof(n->slurm->hand));
+    slurm_park_check(n);
+    consider(n);
 }
 
 /* ---- a look ---- */
@@ -307,6 +312,7 @@ static void state_cb(void *arg, const Sluice__SlurmState *m, int64_t asked)
             continue;
         }
         slurm_marks_take(n, true);
+        slurm_park_check(n);
         consider(n);
     }
 }

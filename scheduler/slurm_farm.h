@@ -20,6 +20,9 @@ void slurm_node_changed(struct node *n);                 /* marks, moves, pool: 
 void slurm_node_free(struct node *n);
 bool slurm_is_lent(const struct node *n);                /* Slurm's now: only a lease would let us work there */
 
+/* Whether n's devices are to have processes now, for Settings and Registered, and the number of that order. */
+Sluice__Parking slurm_parking(const struct node *n, uint64_t *order);
+
 /* A move has nothing of ours left on n. True: nothing of Slurm stands in the way either, the pool may switch. False: it is being seen to, ask again.
  * urgent: jobs that run there are requeued or ended. */
 bool slurm_hand_over(struct node *n, int to, bool urgent);

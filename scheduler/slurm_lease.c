@@ -44,7 +44,14 @@ bool slurm_lease_works(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
 
-    return ns->lease == LEASE_HELD && !ns->lease_over && left_s(ns) > yield_s(n);
+    return ns->lease == LEASE_HELD && ns->lease_wanted && !ns->lease_over && left_s(ns) > yield_s(n);
+}
+
+bool slurm_lease_may_go(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+
+    return ns->lease != LEASE_HELD || ns->reserved || !slurm_is_heard(n) || slurm_is_parked(n);
 }
 
 /* ---- what Slurm says ---- */
@@ -70,7 +77,9 @@ static void lease_is(struct node *n, enum lease_state is, const Sluice__SlurmLea
     if (is == was)
         return;
     ns->lease_over = ns->lease_evicted = false;
-    ns->lease_wanted &= is != LEASE_NONE;            /* whether another one is wanted is decided among all nodes */
+    if (was == LEASE_NONE)               /* also one that is found after a restart: its worker has the time to come */
+        ns->worked_at = now_s();
+    ns->lease_wanted = is != LEASE_NONE && (was == LEASE_NONE || ns->lease_wanted);       /* one that is there is kept until it is decided among all nodes */
     log_info("node %s: lease: %s%s%s", n->name, lease_word[is], ns->lease_why[0] == '\0' ? "" : ", ", ns->lease_why);
     node_changed(n);
     if (was == LEASE_HELD && n->pool == POOL_ASYNC)
@@ -120,12 +129,12 @@ static void give(struct wanted *w, bool (*is)(const struct node *n))
         struct node_slurm *ns = n->slurm;
         uint64_t first = 0, tasks;
 
-        if (!may_have(n) || ns->lease_wanted || ns->lease_over || !is(n))
+        if (!may_have(n) || ns->lease_next || ns->lease_over || !is(n))
             continue;
         tasks = job_wants_nodes(w->s->d, n->class, &first);
         if (tasks == 0)
             continue;
-        ns->lease_wanted = true;
+        ns->lease_next = true;
         ns->lease_for = first;
         ns->worked_at = now_s();
         w->left--;
@@ -159,6 +168,14 @@ static void yield(struct node *n)
     }
 }
 
+/* A TF that is still there, or work that was there just now. */
+static bool keeps(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+
+    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (n->move == NULL && !ns->lease_over && now_s() - ns->worked_at < idle_s));
+}
+
 void slurm_leases_want(struct slurm *s)
 {
     uint64_t first, tasks = job_wants_nodes(s->d, NULL, &first);
@@ -168,16 +185,17 @@ void slurm_leases_want(struct slurm *s)
         w.left = (unsigned)tasks;
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
         if (n->slurm != NULL)
-            n->slurm->lease_wanted = false;
+            n->slurm->lease_next = false;
     }
     for (size_t i = 0; i < ARRAY_LEN(choice); i++)
         give(&w, choice[i]);
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
         if (n->slurm == NULL || n->slurm->mode != SLURM_LEND)
             continue;
+        if (n->slurm->lease_wanted != (n->slurm->lease_next || keeps(n))) {
+            n->slurm->lease_wanted = !n->slurm->lease_wanted;
+            node_changed(n);
+        }
         yield(n);
-        /* a TF that is still there, or work that was there just now */
-        if (n->slurm->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (n->move == NULL && !n->slurm->lease_over && now_s() - n->slurm->worked_at < idle_s)))
-            n->slurm->lease_wanted = true;
     }
 }

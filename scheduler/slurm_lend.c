@@ -2,7 +2,7 @@
  *
  * From: move.c.  To: slurm_farm.c (what is wanted), which asks Slurm.
  * async -> online: our reservation stands, the jobs have ended or were requeued, Slurm says idle without COMPLETING, and what it has against the node is a mark of ours; then the
- * pool switches. online -> async: nothing of ours runs there, no device is unclean, the reservation is gone; then the pool switches. What is wanted is computed from pool
+ * pool switches. online -> async: no TF of ours is there, the devices are parked (slurm_park.c), the reservation is gone; then the pool switches. What is wanted is computed from pool
  * and move alone, so that a restart, or a move that is cancelled, needs no memory.
  */
 #include "config.h"
@@ -34,7 +34,7 @@ void slurm_jobs_set(struct node_slurm *ns, char *const *jobs, size_t n)
 }
 
 /* The move that hands it over now, as far as move.c has come with it. */
-static bool is_handed(const struct node *n, int to)
+bool slurm_is_handed(const struct node *n, int to)
 {
     const struct node_slurm *ns = n->slurm;
 
@@ -43,10 +43,10 @@ static bool is_handed(const struct node *n, int to)
 
 bool slurm_wants_reservation(const struct node *n)
 {
-    if (is_handed(n, POOL_ONLINE))
+    if (slurm_is_handed(n, POOL_ONLINE))
         return true;
-    if (is_handed(n, POOL_ASYNC))
-        return false;
+    if (slurm_is_handed(n, POOL_ASYNC))
+        return !n->slurm->hand.given;
     return n->pool == POOL_ONLINE;
 }
 
@@ -54,12 +54,12 @@ bool slurm_wants_clear_out(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
 
-    return ns->n_jobs > 0 || (is_handed(n, POOL_ONLINE) && ns->hand.urgent && ns->says != NULL && ns->says->busy);
+    return ns->n_jobs > 0 || (slurm_is_handed(n, POOL_ONLINE) && ns->hand.urgent && ns->says != NULL && ns->says->busy);
 }
 
 bool slurm_is_lent(const struct node *n)
 {
-    return n->slurm != NULL && n->slurm->mode == SLURM_LEND && n->pool == POOL_ASYNC && !is_handed(n, POOL_ONLINE) && !slurm_lease_works(n);
+    return n->slurm != NULL && n->slurm->mode == SLURM_LEND && n->pool == POOL_ASYNC && !slurm_is_handed(n, POOL_ONLINE) && !slurm_lease_works(n);
 }
 
 static bool has_unclean_device(const struct node *n)
@@ -77,16 +77,20 @@ static bool has_unclean_device(const struct node *n)
 const char *slurm_waits_for(const struct node *n)
 {
     struct node_slurm *ns = n->slurm;
-    bool to_us = ns != NULL && is_handed(n, POOL_ONLINE);
+    bool to_us = ns != NULL && slurm_is_handed(n, POOL_ONLINE);
     char *out = ns == NULL ? NULL : ns->waits;
 
     if (ns == NULL)
         return "";
     out[0] = '\0';
-    if ((!to_us && !is_handed(n, POOL_ASYNC)))
+    if ((!to_us && !slurm_is_handed(n, POOL_ASYNC)))
         return out;
     if (!to_us && has_unclean_device(n))
         snprintf(out, 160, "memory of a device is still in use");
+    else if (!to_us && !ns->hand.given && !slurm_is_heard(n))
+        snprintf(out, 160, "its worker does not answer: whether anything of ours is on the devices is not known");
+    else if (!to_us && !ns->hand.given)
+        snprintf(out, 160, "reconstruction processes are being ended");
     else if (ns->trouble[0] != '\0')
         snprintf(out, 160, "Slurm: %.140s", ns->trouble);
     else if (ns->asked_for && ns->says == NULL)
@@ -105,21 +109,31 @@ const char *slurm_waits_for(const struct node *n)
     return out;
 }
 
+/* Once its devices are parked, or whoever asked for the move does not want to wait for a worker that is not there. Then it stays so, whatever the worker says. */
+static void give(struct node *n, bool urgent)
+{
+    struct node_slurm *ns = n->slurm;
+
+    if (ns->hand.given || has_unclean_device(n) || !(slurm_is_parked(n) || (urgent && !slurm_is_heard(n))))
+        return;
+    ns->hand.given = true;
+    slurm_node_changed(n);
+}
+
 bool slurm_hand_over(struct node *n, int to, bool urgent)
 {
     struct node_slurm *ns = n->slurm;
 
     if (ns == NULL || ns->mode != SLURM_LEND)
         return true;
-    if (to == POOL_ASYNC && has_unclean_device(n)) {
-        ns->hand.move = NULL;            /* it stays ours, reservation and all */
-        return false;
-    }
     if (ns->hand.move != n->move || ns->hand.to != to || ns->hand.urgent != urgent) {
+        ns->hand.given &= ns->hand.move == n->move && ns->hand.to == to;
         ns->hand.move = n->move;
         ns->hand.to = to;
         ns->hand.urgent = urgent;
         slurm_node_changed(n);
     }
+    if (to == POOL_ASYNC)
+        give(n, urgent);
     return !ns->acting && slurm_waits_for(n)[0] == '\0';
 }

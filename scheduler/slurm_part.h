@@ -28,10 +28,11 @@ struct node_slurm {
     int64_t acted;                       /* monotonic ns of the last answer to a command: looks asked before are too old */
     double again_at, wait_s;             /* after a command that failed, monotonic s */
     char trouble[300];                   /* why it did */
-    struct { const struct move *move; int to; bool urgent; } hand;       /* slurm_lend.c */
+    struct { const struct move *move; int to; bool urgent, given; } hand;        /* slurm_lend.c; given: nothing of ours is there any more */
+    Sluice__Parking parking; uint64_t parking_order;     /* what its worker was told last (slurm_park.c) */
     char waits[160];                     /* slurm_waits_for */
     enum lease_state lease;              /* slurm_lease.c */
-    bool lease_heard, lease_wanted, lease_over, lease_evicted;      /* over: it ends soon; evicted: what was there was sent elsewhere */
+    bool lease_heard, lease_wanted, lease_next, lease_over, lease_evicted;       /* next: wanted, while that is being decided among all; over: it ends soon; evicted: what was there was sent elsewhere */
     uint32_t lease_job;
     int64_t lease_end;                   /* wall ns, 0: not known */
     char lease_why[64];
@@ -69,5 +70,12 @@ bool slurm_wants_reservation(const struct node *n);
 bool slurm_wants_clear_out(const struct node *n);
 void slurm_reservation_name(const struct node *n, char out[80]);
 void slurm_jobs_set(struct node_slurm *ns, char *const *jobs, size_t n);
+
+/* slurm_park.c */
+bool slurm_is_parked(const struct node *n);              /* its worker has said that nothing of ours is on the devices */
+void slurm_park_check(struct node *n);                   /* told anew when it is another thing now */
+bool slurm_is_heard(const struct node *n);               /* its worker can say so */
+bool slurm_is_handed(const struct node *n, int to);      /* slurm_lend.c: by the move that is as far as that */
+bool slurm_lease_may_go(const struct node *n);           /* nothing of ours is there that it protects */
 
 #endif

@@ -148,7 +148,7 @@ static void ended(void *arg, int status, const char *how)
     (void)status;
     if (!d->all->stopping && d->doom_word[0] == '\0')
         log_warning("device %s: its process ended: %s", d->serial, how);
-    if (d->state == DEVICE_BOOT || (d->state == DEVICE_ENDING && d->software[0] == '\0')) {
+    if (!d->leaving && (d->state == DEVICE_BOOT || (d->state == DEVICE_ENDING && d->software[0] == '\0'))) {
         d->boot_failures++;
         snprintf(d->why, sizeof d->why, "its process ended before it was ready: %.120s", d->doom[0] ? d->doom : how);
     }
@@ -163,8 +163,9 @@ static void ended(void *arg, int status, const char *how)
     talk_forget(d);
     device_post(d, DEVICE_GONE);
     if (!d->all->stopping) {
-        d->restarts++;
-        d->all->worker->restarts++;
+        d->restarts += !d->leaving;
+        d->all->worker->restarts += !d->leaving;
+        d->leaving = false;
         d->again.repeat = back_off(d);
         ev_timer_again(d->all->worker->loop, &d->again);
     }
@@ -233,6 +234,22 @@ static bool memory_is_free(struct device *d)
     return memory == GPU_FREE;
 }
 
+/* No process is wanted: parked, once its memory is free, or where that is not ours to look at. */
+static void rest(struct device *d)
+{
+    if (d->all->parking == SLUICE__PARKING__DEVICES_AS_THEY_ARE)
+        return;
+    if (d->all->parking == SLUICE__PARKING__DEVICES_LENT)
+        d->unclean = false;
+    else if (!memory_is_free(d))
+        return;
+    if (!d->parked)
+        log_info("device %s: parked", d->serial);
+    d->parked = true;
+    d->why[0] = '\0';
+    worker_changed(d->all->worker);
+}
+
 static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
 {
     struct device *d = t->data;
@@ -240,8 +257,15 @@ static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)revents;
     ev_timer_stop(loop, t);
-    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer) || !memory_is_free(d))
+    if (d->all->stopping || d->state != DEVICE_DOWN || !buffer_is_open(d->all->worker->buffer))
         return;
+    if (devices_rest(d->all)) {
+        rest(d);
+        return;
+    }
+    if (!memory_is_free(d))
+        return;
+    d->parked = false;
     if (boot(d, &e) == 0) {
         device_post(d, DEVICE_SPAWN);
         return;
@@ -253,6 +277,11 @@ static void start(struct ev_loop *loop, struct ev_timer *t, int revents)
     d->again.repeat = back_off(d);
     ev_timer_again(loop, &d->again);
     worker_changed(d->all->worker);
+}
+
+void device_start_soon(struct device *d)
+{
+    start(d->all->worker->loop, &d->again, 0);
 }
 
 /* ---- giving work ---------------------------------------------------------------------------------------- */
@@ -435,6 +464,7 @@ void devices_tick(struct devices *all)
     if (!all->stopping && all->started && devices_usable(all) == 0)
         fail_queue(all);
     devices_pump(all);
+    devices_park_step(all);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------- */
@@ -498,7 +528,7 @@ void devices_offer(struct devices *all)
 {
     for (unsigned i = 0; i < all->n; i++) {
         if (all->device[i].state == DEVICE_DOWN && !ev_is_active(&all->device[i].again))
-            start(all->worker->loop, &all->device[i].again, 0);
+            device_start_soon(&all->device[i]);
     }
 }
 
@@ -515,6 +545,7 @@ struct devices *devices_create(struct worker *w)
     struct devices *all = mem_zalloc(sizeof *all);
 
     all->worker = w;
+    all->parking = SLUICE__PARKING__DEVICES_AS_THEY_ARE;
     all->device = mem_array(QUERY_DEVICES_MAX, sizeof *all->device);
     all->times = times_create();
     TAILQ_INIT(&all->queue);

@@ -41,6 +41,10 @@ const char *devices_nice_text(struct devices *d);
 void devices_off(struct devices *d, char *const *serials, size_t n);
 
 uint64_t devices_domains(const struct devices *d);           /* NUMA domains in which they are to run, a bit each; 0: anywhere */
+/* Whether there are to be processes (Parking in sluice.proto). Until it is called for the first time none is started. */
+void devices_park(struct devices *d, Sluice__Parking how, uint64_t order);
+uint64_t devices_park_order(const struct devices *d);        /* the newest that came */
+
 unsigned devices_count(const struct devices *d);
 unsigned devices_usable(const struct devices *d);            /* work, or come back by themselves soon */
 const char *device_serial(const struct device *d);

@@ -19,6 +19,8 @@ struct device {
     char     serial[96], class[64], software[64], backend[16], arch[32];      /* backend, arch: "" for one on the CPU */
     bool     emulated;
     bool     off;                                /* a mark took it out: nothing new */
+    bool     parked;                             /* no process, as is wanted, and its memory is free or not ours to look at */
+    bool     leaving;                            /* its process is ended to park it */
     bool     unclean;                            /* its memory is not free, or not known to be: no process is started */
     double   nominal;                            /* s, 0: none */
     uint64_t memory;
@@ -58,6 +60,7 @@ struct devices {
     TAILQ_HEAD(, held) queue;
     struct times *times;
     bool started, stopping;
+    Sluice__Parking parking; uint64_t parking_order;     /* AS_THEY_ARE: no word yet */
     char nice_text[200];
     uint64_t turn;
 };
@@ -70,6 +73,16 @@ bool device_is_broken(const struct device *d);
 struct held *device_take_off(struct device *d);
 /* Ends the process; the TF on it fails with this word once it is gone. */
 void device_doom(struct device *d, const char *word, const char *text);
+
+/* Starts a process as soon as it may be. */
+void device_start_soon(struct device *d);
+
+/* ---- device_park.c ---- */
+
+/* No process is to be there now: nobody wants one, and nothing is left to be worked on. */
+bool devices_rest(const struct devices *all);
+/* Those that rest and have a process that does nothing: it ends. Those that need one get it. */
+void devices_park_step(struct devices *all);
 
 /* ---- device_nice.c ---- */
 

@@ -21,6 +21,8 @@ static Sluice__DeviceState shown(const struct device *d)
 {
     if (d->unclean)
         return SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;
+    if (d->parked && d->state == DEVICE_DOWN)
+        return SLUICE__DEVICE_STATE__DEVICE_PARKED;
     if (device_is_broken(d))
         return SLUICE__DEVICE_STATE__DEVICE_BROKEN;
     switch (d->state) {

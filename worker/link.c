@@ -111,6 +111,8 @@ static void on_registered(struct link *l, uint32_t id, const void *arg)
     l->up = true;
     l->why[0] = '\0';
     log_info("sluiced: registered as node %s%s", l->worker->node, m->has_added && !m->added ? "; not added to the farm yet" : "");
+    /* one that says nothing of it knows only nodes that work */
+    devices_park(l->worker->devices, m->has_parking ? m->parking : SLUICE__PARKING__DEVICES_WORK, m->parking_order);
     works_lapse(&l->worker->works);
     for (size_t i = 0; i < m->n_forget; i++) {
         h = held_of(l, m->forget[i]->tf, m->forget[i]->fence);
@@ -141,6 +143,8 @@ static void on_settings(struct link *l, uint32_t id, const void *arg)
     checks_take(w->checks, m->checks);
     if (m->has_shm_order && m->shm_order != 0 && m->shm_size >= BUFFER_LEAST)
         resize_order(w->resize, m->shm_order, m->shm_size);
+    if (m->has_parking)
+        devices_park(w->devices, m->parking, m->parking_order);
     worker_changed(w);
 }
 

@@ -11,7 +11,7 @@ worker_libworker_a_SOURCES = \
 	%D%/check.c %D%/check.h \
 	%D%/crash.c %D%/crash.h \
 	%D%/deliver.c %D%/deliver.h %D%/outfile.c \
-	%D%/device.c %D%/device.h %D%/device_part.h %D%/device_talk.c %D%/device_show.c %D%/device_nice.c \
+	%D%/device.c %D%/device.h %D%/device_part.h %D%/device_talk.c %D%/device_show.c %D%/device_nice.c %D%/device_park.c \
 	%D%/fence.c %D%/fence.h \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/held.c %D%/held.h \

@@ -154,6 +154,8 @@ static void send_report(struct report *r)
     m.has_shm_order = resize_done(w->resize) != 0;
     m.shm_order = resize_done(w->resize);
     m.shm_failure = (char *)resize_failure(w->resize);
+    m.has_parking_order = 1;
+    m.parking_order = devices_park_order(w->devices);
     m.has_shm_progress = 1;
     m.shm_progress = buffer_progress(w->buffer);
     m.has_page_size = buffer_page_size(w->buffer) != 0;
@@ -206,7 +208,7 @@ static json_t *buffer_json(const struct worker *w)
 
 static json_t *devices_json(const struct worker *w)
 {
-    static const char *const state[] = { "starting", "free", "busy", "broken", "unclean" };
+    static const char *const state[] = { "starting", "free", "busy", "broken", "unclean", "parked" };
     unsigned n = devices_count(w->devices);
     Sluice__Device *dev = mem_array(n, sizeof *dev);
     int32_t *nice = mem_array(n, sizeof *nice);

@@ -42,6 +42,7 @@ static struct {
     unsigned full_worker;
     unsigned corrupt, corrupt_every;
     double   resize_s;
+    const char *leaks;
     unsigned resize_refuse, resize_silent;              /* every K-th worker */
     uint64_t tfs;
     int      ready_fd;
@@ -79,6 +80,8 @@ struct worker {
     uint64_t used, buffer, generation;
     uint64_t order, order_size, resized;                /* the newest order on the buffer's size; the one that was carried out last */
     const char *resize_failure;
+    uint64_t parking_order;
+    Sluice__Parking parking;                            /* of its devices, as it was told; they end and begin at once */
     ev_timer resize;
     bool     device_busy[MAX_DEVICES];
     ev_timer report;
@@ -162,6 +165,15 @@ static void count_phases(const struct worker *w, Sluice__Report *r)
     }
 }
 
+/* --leak-dir DIR: while DIR/NODE is there, memory of its devices does not come free. */
+static const char *leak_file(const struct worker *w)
+{
+    static char path[4200];
+
+    snprintf(path, sizeof(path), "%s/%s", opt.leaks == NULL ? "/nonexistent" : opt.leaks, w->name);
+    return path;
+}
+
 static void device_fill(struct worker *w, unsigned i, Sluice__Device *d, char serial[96])
 {
     sluice__device__init(d);
@@ -170,6 +182,8 @@ static void device_fill(struct worker *w, unsigned i, Sluice__Device *d, char se
     d->class_ = (char *)opt.class;
     d->has_state = 1;
     d->state = w->device_busy[i] ? SLUICE__DEVICE_STATE__DEVICE_BUSY : SLUICE__DEVICE_STATE__DEVICE_FREE;
+    if (w->parking != SLUICE__PARKING__DEVICES_WORK && TAILQ_EMPTY(&w->helds))
+        d->state = w->parking == SLUICE__PARKING__DEVICES_PARK && access(leak_file(w), F_OK) == 0 ? SLUICE__DEVICE_STATE__DEVICE_UNCLEAN : SLUICE__DEVICE_STATE__DEVICE_PARKED;
     d->has_seconds_per_tf = 1;
     d->seconds_per_tf = w->seconds;
     d->has_memory = 1;
@@ -190,6 +204,8 @@ static void report_now(struct worker *w)
     m.generation = w->generation;
     m.has_shm_order = w->resized != 0;
     m.shm_order = w->resized;
+    m.has_parking_order = 1;
+    m.parking_order = w->parking_order;
     m.shm_failure = (char *)w->resize_failure;
     m.refused = w->refused;
     m.stale = w->stale;
@@ -619,8 +635,19 @@ static void on_resized(struct ev_loop *l, ev_timer *t, int events)
     report_soon(w);
 }
 
+static void park(struct worker *w, bool has, Sluice__Parking parking, uint64_t order)
+{
+    if (!has)
+        return;
+    if (parking != SLUICE__PARKING__DEVICES_AS_THEY_ARE)
+        w->parking = parking;
+    w->parking_order = order;
+    report_soon(w);
+}
+
 static void handle_settings(struct worker *w, const Sluice__Settings *m)
 {
+    park(w, m->has_parking, m->parking, m->parking_order);
     if (!m->has_shm_order || m->shm_order == w->order)
         return;
     w->order = m->shm_order;
@@ -717,6 +744,7 @@ static void handle_registered(struct worker *w, const Sluice__Registered *m)
         if (h)
             held_free(h);
     }
+    park(w, m->has_parking, m->parking, m->parking_order);
     if (!w->registered) {
         w->registered = true;
         strength(1);
@@ -802,7 +830,7 @@ static const struct option options[] = {
     { "reject", 1, NULL, 'r' }, { "fail", 1, NULL, 'f' }, { "forget", 1, NULL, 'g' }, { "stall", 1, NULL, 'S' }, { "leave", 1, NULL, 'v' },
     { "full", 1, NULL, 'F' }, { "corrupt", 1, NULL, 'X' }, { "clock-shift", 1, NULL, 'C' }, { "seconds", 1, NULL, 'e' }, { "tfs", 1, NULL, 'T' },
     { "ready-fd", 1, NULL, 'R' }, { "resize-seconds", 1, NULL, 'Z' }, { "resize-refuse", 1, NULL, 'y' }, { "resize-silent", 1, NULL, 'z' },
-    { "quiet", 0, NULL, 'q' }, { "pull", 0, NULL, 'P' }, { "help", 0, NULL, 'h' }, { 0 },
+    { "leak-dir", 1, NULL, 'k' }, { "quiet", 0, NULL, 'q' }, { "pull", 0, NULL, 'P' }, { "help", 0, NULL, 'h' }, { 0 },
 };
 
 static const char usage[] =
@@ -820,6 +848,7 @@ static const char usage[] =
     "                            FROM -: from each SIGUSR1 on\n"
     "  --resize-seconds S        another size of the buffer takes so long (default 0)\n"
     "  --resize-refuse K, --resize-silent K  every K-th worker keeps its size: says why, or never answers\n"
+    "  --leak-dir DIR            while DIR/NODE is there, memory of its devices does not come free\n"
     "  --clock-shift S           its wall clock is said to be S ahead\n"
     "  --seconds S, --tfs N      end after S, or when N TFs were accepted; else at SIGTERM\n"
     "  --ready-fd N              says ready when all are registered\n"
@@ -903,6 +932,7 @@ static void parse(int argc, char **argv)
         case 'Z': opt.resize_s = real("--resize-seconds", optarg, 0, 3600); break;
         case 'y': opt.resize_refuse = (unsigned)whole("--resize-refuse", optarg, 0, UINT32_MAX); break;
         case 'z': opt.resize_silent = (unsigned)whole("--resize-silent", optarg, 0, UINT32_MAX); break;
+        case 'k': opt.leaks = optarg; break;
         case 'C': opt.clock_shift_s = real("--clock-shift", optarg, -1e10, 1e10); break;
         case 'e': opt.until_s = real("--seconds", optarg, 0, 1e6); break;
         case 'T': opt.tfs = whole("--tfs", optarg, 1, UINT64_MAX); break;

@@ -62,6 +62,9 @@ farm_start() {
   fi
 }
 
+# fakes N [OPTION...]: a fake worker a node
+fakes() { local n=$1; shift; start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count "$n" --name-prefix n --width 1 --class fake --devices 2 --quiet "$@"; }
+
 node_is() { is ".nodes[0].$2" "$3" sluice node show "$1"; }
 # say NODE: what Slurm says of it
 says() { sl sinfo -h -N -n "$1" -o '%T' | head -n 1; }
@@ -76,7 +79,7 @@ job_reason() { sl squeue -h -j "$1" -o %r; }
   cluster 9
   local pid_before witness i a b t
   pid_before=$(ctld)
-  start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 9 --name-prefix n --width 1 --class fake --devices 2 --seconds-per-tf 0.02 --quiet
+  fakes 9 --seconds-per-tf 0.02
   wait_until 10 is '[.nodes[] | select(.usable)] | length' 4 sluice nodes
   wait_until 10 has_res n4
   run has_res n5; [ "$status" -ne 0 ]
@@ -117,6 +120,7 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   [[ $EUID -ne 0 ]] || AS=nobody
   ASYNC="n[5-6]" cluster 6
   local job
+  fakes 6
   # before the move
   sl scontrol update nodename=n5 state=drain reason="admin: before"
   wait_until 10 node_is n5 'marks[0].reason' "admin: before"
@@ -159,7 +163,7 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
 @test "async work of ours has leases while there is work; one that is cancelled costs no TF, and all are given back" {
   ONLINE=n1 ASYNC="n[2-4]" LEASES=2 cluster 4
   local i job lease
-  start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 4 --name-prefix n --width 1 --class fake --devices 2 --seconds-per-tf 0.3 --quiet
+  fakes 4 --seconds-per-tf 0.3
   for ((i = 0; i < 60; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
   job=$(sl sbatch --parsable -w n2 -o /dev/null --chdir=/ --wrap 'sleep 600')
   wait_until 10 job_is "$job" RUNNING
@@ -184,6 +188,7 @@ no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
 @test "slurmctld killed, stopped and restarted, helpers, sluiced and munged killed, slurm.conf broken: both sides agree again by themselves" {
   cluster 6
   local i
+  fakes 6
   agree() {
     local n
     for n in n1 n2 n3; do has_res $n || return 1; done

@@ -220,6 +220,35 @@ static void ready_cb(void *arg, struct chan *c, const Sluice__Welcome *w, const 
     ((struct peer *)arg)->ready = true;
 }
 
+void worker_reports(struct peer *p)
+{
+    const Sluice__Settings *settings = (const Sluice__Settings *)p->settings;
+    const Sluice__Registered *registered = (const Sluice__Registered *)p->registered;
+    bool newer = settings != NULL && (registered == NULL || settings->parking_order >= registered->parking_order);
+    Sluice__Parking parking = newer ? settings->parking : registered == NULL ? SLUICE__PARKING__DEVICES_WORK : registered->parking;
+    Sluice__Report r = SLUICE__REPORT__INIT;
+    Sluice__Device dev = SLUICE__DEVICE__INIT, *devices[1] = { &dev };
+
+    dev.serial = (char *)p->parks;
+    dev.has_state = true;
+    dev.state = parking == SLUICE__PARKING__DEVICES_WORK ? SLUICE__DEVICE_STATE__DEVICE_FREE
+              : parking == SLUICE__PARKING__DEVICES_PARK && p->leaks ? SLUICE__DEVICE_STATE__DEVICE_UNCLEAN
+              : parking == SLUICE__PARKING__DEVICES_AS_THEY_ARE ? SLUICE__DEVICE_STATE__DEVICE_STARTING : SLUICE__DEVICE_STATE__DEVICE_PARKED;
+    r.has_parking_order = true;
+    r.parking_order = newer ? settings->parking_order : registered == NULL ? 0 : registered->parking_order;
+    r.n_devices = 1;
+    r.devices = devices;
+    r.has_buffer_size = true;
+    r.buffer_size = 1 << 20;
+    peer_tell(p, &r.base);
+}
+
+void worker_parks(struct peer *p, const char *serial)
+{
+    p->parks = serial;
+    worker_reports(p);
+}
+
 static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
 {
     struct peer *p = arg;
@@ -232,6 +261,8 @@ static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, co
         keep(&p->settings, m);
     if (type == SLUICE__TYPE__REGISTERED)
         keep(&p->registered, m);
+    if (p->parks != NULL && (type == SLUICE__TYPE__SETTINGS || type == SLUICE__TYPE__REGISTERED))
+        worker_reports(p);
     if (id != 0) {
         p->answer_id = id;
         p->answer_type = type;

@@ -31,6 +31,8 @@ struct peer {                            /* one connection of ours to the daemon
     unsigned answer_type;
     ProtobufCMessage *answer;            /* to the last question */
     ProtobufCMessage *settings, *registered;      /* the last of each */
+    const char *parks;                   /* serial of the device of a worker that does as Settings say of it (worker_parks) */
+    bool leaks;                          /* its memory does not come free */
 };
 
 /* conf: text of the configuration, state_dir and socket are put over it. */
@@ -65,6 +67,9 @@ struct session *fx_session(struct fixture *f, const char *name);
 struct registration { const char *node, *class, *boot; uint64_t start, connection; const char *serial; uint64_t buffer; };
 struct peer *worker_register(struct fixture *f, const struct registration *r);
 struct peer *simple_worker(struct fixture *f, const char *node);
+/* From now on it says in reports that its device is parked, or works, as it was told last. */
+void worker_parks(struct peer *p, const char *serial);
+void worker_reports(struct peer *p);
 const ProtobufCMessage *worker_say(struct peer *p, const struct registration *r);
 
 /* Common questions. Each returns the code of the answer, 0 for one that was done; text of an error in p->answer. */

@@ -13,6 +13,7 @@ enum { SIZE = 100000 };
 
 static struct farm f;
 static char *input, *out, *shm, *gpus;
+static uint64_t order_number;                    /* of what it was told last about parking */
 
 static const char machine[] =
     "{\"devices\": [\n"
@@ -39,6 +40,7 @@ static int setup(void **unused)
 {
     (void)unused;
     farm_make(&f);
+    order_number = 0;
     input = farm_path(&f, "input");
     out = farm_path(&f, "out");
     shm = farm_path(&f, "shm");
@@ -352,6 +354,110 @@ static void the_baseline_outlives_the_worker(void **unused)
     assert_true(farm_report(&f, both_are_free, 15));
 }
 
+/* ---- parked: nothing of ours on the devices --------------------------------------------------- */
+
+static void order(Sluice__Parking parking)
+{
+    Sluice__Settings m = SLUICE__SETTINGS__INIT;
+
+    m.pool = (char *)"async";
+    m.has_parking = m.has_parking_order = 1;
+    m.parking = parking;
+    m.parking_order = ++order_number;
+    chan_send(f.chan, 0, &m.base);
+}
+
+static bool in_order(const Sluice__Report *r)
+{
+    return r->parking_order == order_number;
+}
+
+static bool both_are_parked(const Sluice__Report *r)
+{
+    return in_order(r) && in_state(r, "0000:c1:00.0", SLUICE__DEVICE_STATE__DEVICE_PARKED) && in_state(r, "0000:03:00.0", SLUICE__DEVICE_STATE__DEVICE_PARKED);
+}
+
+static bool one_is_parked(const Sluice__Report *r)
+{
+    return in_order(r) && in_state(r, "0000:c1:00.0", SLUICE__DEVICE_STATE__DEVICE_UNCLEAN) && in_state(r, "0000:03:00.0", SLUICE__DEVICE_STATE__DEVICE_PARKED);
+}
+
+static void a_parked_device_has_no_process_and_its_memory_is_free(void **unused)
+{
+    (void)unused;
+    start("memory_tolerance = \"1M\"");
+    assert_true(farm_report(&f, both_are_free, 15));
+    pid_t pid = (pid_t)device(f.report, "0000:c1:00.0")->pid, worker = f.pid;
+    machine_has("leak", "0000:c1:00.0 3221225472\n");
+    order(SLUICE__PARKING__DEVICES_PARK);
+    assert_true(farm_report(&f, one_is_parked, 15));
+    assert_non_null(strstr(device(f.report, "0000:c1:00.0")->why, "3.0 GiB of its memory are in use"));
+    machine_has("leak", NULL);
+    assert_true(farm_report(&f, both_are_parked, 15));
+    assert_false(process_lives(pid));
+    assert_int_equal(device(f.report, "0000:c1:00.0")->has_pid, 0);
+    assert_string_equal(f.report->trouble, "");
+    order(SLUICE__PARKING__DEVICES_WORK);
+    assert_true(farm_report(&f, both_are_free, 15));
+    assert_true(process_lives(worker));
+    assert_int_equal(f.registrations, 1);
+    assert_int_equal(f.report->restarts, 0);             /* nothing was wrong with it */
+    farm_open(&f, 0, 1, "copy", out, 0);
+    done_on(1);
+}
+
+/* Whatever it was told: what is here is finished, by a process that is started for it where there is none. */
+static void what_is_under_way_is_finished_before_a_device_is_parked(void **unused)
+{
+    struct note n;
+
+    (void)unused;
+    start(NULL);
+    assert_true(farm_report(&f, both_are_free, 15));
+    farm_open(&f, 0, 1, "slow:700", out, 5);
+    farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "x");
+    order(SLUICE__PARKING__DEVICES_PARK);
+    n = farm_take(&f, SLUICE__TYPE__DONE, 15);
+    assert_non_null(n.m);
+    note_free(&n);
+    farm_verdict(&f, 0, 1, 1, 1, false, NULL, NULL);
+    assert_true(farm_report(&f, both_are_parked, 15));
+    order(SLUICE__PARKING__DEVICES_LENT);
+    assert_true(farm_report(&f, both_are_parked, 15));
+    done_on(2);
+    assert_true(farm_report(&f, both_are_parked, 15));
+}
+
+/* On a node that is lent the memory is in use by others: that is looked at when it comes back. */
+static void memory_of_a_node_that_is_lent_is_not_looked_at_until_it_comes_back(void **unused)
+{
+    (void)unused;
+    f.parks = true;
+    f.parking = SLUICE__PARKING__DEVICES_AS_THEY_ARE;
+    start(NULL);
+    for (unsigned i = f.reports; f.reports < i + 3;) {
+        assert_true(farm_report(&f, in_order, 5));
+        run_for(f.loop, 0.5);
+    }
+    assert_int_equal(device(f.report, "0000:c1:00.0")->has_pid, 0);          /* nobody knows yet */
+    assert_int_equal(device(f.report, "0000:c1:00.0")->has_memory_used, 0);
+    order(SLUICE__PARKING__DEVICES_LENT);
+    assert_true(farm_report(&f, both_are_parked, 15));
+    machine_has("leak", "0000:c1:00.0 3221225472\n");       /* a job's; and the first that we see */
+    order(SLUICE__PARKING__DEVICES_WORK);
+    assert_true(farm_report(&f, both_are_free, 15));
+    order(SLUICE__PARKING__DEVICES_LENT);
+    assert_true(farm_report(&f, both_are_parked, 15));
+    machine_has("leak", "0000:c1:00.0 6442450944\n");
+    run_for(f.loop, 2.5);
+    assert_true(both_are_parked(f.report));
+    order(SLUICE__PARKING__DEVICES_WORK);
+    assert_true(farm_report(&f, one_is_unclean, 15));
+    machine_has("leak", NULL);
+    assert_true(farm_report(&f, both_are_free, 15));
+    f.parks = false;
+}
+
 /* ---- the text of an answer ------------------------------------------------------------------ */
 
 static void an_answer_is_believed_only_as_far_as_it_is_sound(void **unused)
@@ -417,6 +523,9 @@ int main(void)
         here(a_device_whose_memory_cannot_be_asked_for_is_not_offered),
         here(a_device_that_leaks_is_offered_again_only_at_its_baseline),
         here(the_baseline_outlives_the_worker),
+        here(a_parked_device_has_no_process_and_its_memory_is_free),
+        here(what_is_under_way_is_finished_before_a_device_is_parked),
+        here(memory_of_a_node_that_is_lent_is_not_looked_at_until_it_comes_back),
         here(B69_a_grandchild_that_forked_twice_and_left_its_session_goes_with_the_tf),
         here(B69_one_that_wiped_its_environment_goes_too),
         here(B69_memory_that_another_process_holds_keeps_the_device_back_and_its_pid_is_shown),

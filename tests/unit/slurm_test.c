@@ -242,6 +242,50 @@ static void until_alarm(struct fixture *f, const char *word, const char *part)
         fail_msg("alarm %s: %s", word, part);
 }
 
+/* A worker whose device is parked and works as Settings say. */
+static struct peer *lent_worker(struct fixture *f, const char *name)
+{
+    struct peer *p = simple_worker(f, name);
+
+    worker_parks(p, name);
+    return p;
+}
+
+struct told { struct peer *p; Sluice__Parking want; };
+
+static bool is_told(void *arg)
+{
+    const struct told *t = arg;
+    const Sluice__Settings *s = (const Sluice__Settings *)t->p->settings;
+
+    return s != NULL && s->has_parking && s->parking == t->want;
+}
+
+static void until_told(struct fixture *f, struct peer *p, Sluice__Parking want)
+{
+    struct told t = { p, want };
+
+    if (!fx_until(f, is_told, &t))
+        fail_msg("told %d, not %d", p->settings == NULL ? -1 : (int)((const Sluice__Settings *)p->settings)->parking, (int)want);
+}
+
+static bool is_usable(void *arg)
+{
+    const struct expected *x = arg;
+    struct verdict v;
+
+    node_judge(node(x->f, x->a), &v);
+    return v.usable == (x->b != NULL);
+}
+
+static void until_usable(struct fixture *f, const char *name, bool is)
+{
+    struct expected x = { f, name, is ? "yes" : NULL, NULL, NULL };
+
+    if (!fx_until(f, is_usable, &x))
+        fail_msg("%s is %susable", name, is ? "not " : "");
+}
+
 static const Sluice__SlurmInfo *info(struct peer *p, const char *name)
 {
     const Sluice__Node *n = ask_node(p, name);
@@ -446,7 +490,7 @@ static void a_foreign_reservation_is_a_mark_where_the_node_is_ours(void **state)
 static void what_is_ours_is_reserved_and_what_is_slurms_is_not(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f), *w = simple_worker(f, "a1"), *v = simple_worker(f, "n1");
+    struct peer *p = person(f), *w = lent_worker(f, "a1"), *v = lent_worker(f, "n1");
 
     until_world(f, "reservations", "sluice-n1", NULL, NULL);
     until_world(f, "reservations", "sluice-n2", NULL, NULL);
@@ -470,7 +514,7 @@ static void what_is_ours_is_reserved_and_what_is_slurms_is_not(void **state)
 static void a_node_is_taken_when_its_jobs_have_ended(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f), *w = simple_worker(f, "a1");
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
 
     say("job 5 a1");
     assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
@@ -510,7 +554,7 @@ static void now_requeues_what_may_be_requeued_and_lets_it_begin(void **state)
 static void a_drain_at_any_step_survives_the_move(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f);
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
 
     say("node a1 mixed+drain 'before' anna");
     until_marked(f, "a1", "state", "before");
@@ -526,41 +570,115 @@ static void a_drain_at_any_step_survives_the_move(void **state)
     until_not_world(f, "reservations", "sluice-a1");
     assert_true(world_has("nodes", "a1", "reason", "while it is emptied"));
     assert_int_equal(acts("undrain a1"), 0);
+    peer_close(w);
     peer_close(p);
 }
 
+/* No TF, no process that keeps memory of a device, and what the last one had is free. */
 static void a_node_is_given_back_without_anything_of_ours(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f), *w = simple_worker(f, "n1");
-    Sluice__Report r = SLUICE__REPORT__INIT;
-    Sluice__Device dev = SLUICE__DEVICE__INIT, *devices[1] = { &dev };
+    struct peer *p = person(f), *w = lent_worker(f, "n1");
 
     until_world(f, "reservations", "sluice-n1", NULL, NULL);
-    dev.serial = (char *)"gpu-n1";
-    dev.has_state = true;
-    dev.state = SLUICE__DEVICE_STATE__DEVICE_UNCLEAN;    /* it leaks */
-    r.n_devices = 1;
-    r.devices = devices;
-    r.has_buffer_size = true;
-    r.buffer_size = 1 << 20;
-    peer_tell(w, &r.base);
-    fx_turn(f, 0.1);
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);
     node(f, "n1")->n_tfs = 1;
     assert_int_equal(ask_move(p, "n1", "async", NULL), 0);
     fx_turn(f, 0.3);
     assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);     /* a TF is still there */
+    w->leaks = true;
     node(f, "n1")->n_tfs = 0;
     node_emptied(node(f, "n1"));
+    until_told(f, w, SLUICE__PARKING__DEVICES_PARK);
     fx_turn(f, 0.4);
     assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
     assert_int_equal(node(f, "n1")->pool, POOL_ONLINE);
-    dev.state = SLUICE__DEVICE_STATE__DEVICE_FREE;
-    peer_tell(w, &r.base);
+    assert_string_equal(slurm_waits_for(node(f, "n1")), "memory of a device is still in use");
+    w->leaks = false;
+    worker_reports(w);
     until_pool(f, "n1", "async");
     assert_false(world_has("reservations", "sluice-n1", NULL, NULL));
+    until_told(f, w, SLUICE__PARKING__DEVICES_LENT);
+    /* and back: they are started again */
+    assert_int_equal(ask_move(p, "n1", "online", NULL), 0);
+    until_pool(f, "n1", "online");
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);
+    until_usable(f, "n1", true);
     peer_close(w);
     peer_close(p);
+}
+
+/* A report that was under way when the order went out says nothing about it. */
+static void an_old_report_gives_nothing_back(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = lent_worker(f, "n1");
+    Sluice__Report r = SLUICE__REPORT__INIT;
+    Sluice__Device dev = SLUICE__DEVICE__INIT, *devices[1] = { &dev };
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    w->parks = NULL;                     /* says nothing by itself */
+    assert_int_equal(ask_move(p, "n1", "async", NULL), 0);
+    until_told(f, w, SLUICE__PARKING__DEVICES_PARK);
+    dev.serial = (char *)"gpu-n1";
+    dev.has_state = true;
+    dev.state = SLUICE__DEVICE_STATE__DEVICE_PARKED;
+    r.has_parking_order = r.has_buffer_size = true;
+    r.parking_order = ((const Sluice__Settings *)w->settings)->parking_order - 1;
+    r.n_devices = 1;
+    r.devices = devices;
+    r.buffer_size = 1 << 20;
+    peer_tell(w, &r.base);
+    fx_turn(f, 0.5);
+    assert_int_equal(node(f, "n1")->pool, POOL_ONLINE);
+    assert_string_equal(slurm_waits_for(node(f, "n1")), "reconstruction processes are being ended");
+    r.parking_order++;
+    peer_tell(w, &r.base);
+    until_pool(f, "n1", "async");
+    peer_close(w);
+    peer_close(p);
+}
+
+/* Nobody can say what is on its devices: that is for whoever asks for the move to decide. */
+static void a_node_whose_worker_does_not_answer_is_given_back_only_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    Sluice__CancelMove q = SLUICE__CANCEL_MOVE__INIT;
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    assert_int_equal(ask_move(p, "n1", "async", NULL), 0);
+    fx_turn(f, 0.5);
+    assert_int_equal(node(f, "n1")->pool, POOL_ONLINE);
+    assert_non_null(strstr(ask_node(p, "n1")->move->text, "its worker does not answer"));
+    q.has_id = true;
+    q.id = ask_node(p, "n1")->move->id;
+    peer_ask(p, &q.base);
+    assert_int_equal(ask_move(p, "n1", "async", "now"), 0);
+    until_pool(f, "n1", "async");
+    assert_false(world_has("reservations", "sluice-n1", NULL, NULL));
+    peer_close(p);
+}
+
+/* Before Slurm's word is there nobody knows whether a node is leased: its worker goes on as it was, and one that has just begun starts nothing. */
+static void while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w, *v;
+
+    fx_stop(f);
+    say("how poll 'error SlurmSilent Unable to contact slurm controller'");
+    fx_start(f);
+    w = lent_worker(f, "a1");
+    v = lent_worker(f, "n1");
+    fx_turn(f, 0.3);
+    until_told(f, w, SLUICE__PARKING__DEVICES_AS_THEY_ARE);
+    until_told(f, v, SLUICE__PARKING__DEVICES_WORK);
+    say("how poll ok");
+    until_told(f, w, SLUICE__PARKING__DEVICES_LENT);
+    peer_close(w);
+    peer_close(v);
 }
 
 static void a_cancelled_move_leaves_things_as_they_were(void **state)
@@ -584,27 +702,10 @@ static void a_cancelled_move_leaves_things_as_they_were(void **state)
 
 /* ---- leases ---- */
 
-static bool is_usable(void *arg)
-{
-    const struct expected *x = arg;
-    struct verdict v;
-
-    node_judge(node(x->f, x->a), &v);
-    return v.usable == (x->b != NULL);
-}
-
-static void until_usable(struct fixture *f, const char *name, bool is)
-{
-    struct expected x = { f, name, is ? "yes" : NULL, NULL, NULL };
-
-    if (!fx_until(f, is_usable, &x))
-        fail_msg("%s is %susable", name, is ? "not " : "");
-}
-
 static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f), *w = simple_worker(f, "a1"), *v = simple_worker(f, "a2");
+    struct peer *p = person(f), *w = lent_worker(f, "a1"), *v = lent_worker(f, "a2");
 
     fx_turn(f, 0.3);
     assert_false(world_has("leases", "a1", NULL, NULL) || world_has("leases", "a2", NULL, NULL));
@@ -613,6 +714,8 @@ static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
     flow_double.tasks = 10;
     until_world(f, "leases", "a2", "state", "running");
     until_usable(f, "a2", true);
+    until_told(f, v, SLUICE__PARKING__DEVICES_WORK);
+    until_told(f, w, SLUICE__PARKING__DEVICES_LENT);
     {
         struct slurm_count c;
 
@@ -629,8 +732,14 @@ static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
     assert_false(world_has("leases", "a1", NULL, NULL));             /* max_leases = 1 */
     assert_true(node_has_why(ask_node(p, "a1"), "NoLease"));
     assert_int_equal(acts("lease a2"), 1);
-    /* no work any more */
+    /* no work any more: its processes end before anything of Slurm begins there */
+    v->leaks = true;
     flow_double.tasks = 0;
+    until_told(f, v, SLUICE__PARKING__DEVICES_PARK);
+    fx_turn(f, 0.3);
+    assert_true(world_has("leases", "a2", NULL, NULL));
+    v->leaks = false;
+    worker_reports(v);
     until_not_world(f, "leases", "a2");
     until_usable(f, "a2", false);
     assert_true(world_has("nodes", "a2", "state", "idle"));
@@ -642,7 +751,7 @@ static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
 static void a_lease_that_slurm_loses_sends_its_tfs_elsewhere(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f), *w = simple_worker(f, "a1");
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
     unsigned before;
 
     flow_double.tasks = 10;
@@ -676,10 +785,13 @@ static void a_lease_that_slurm_loses_sends_its_tfs_elsewhere(void **state)
 static void a_node_with_a_lease_moves_when_its_tfs_have_left(void **state)
 {
     struct fixture *f = *state;
-    struct peer *p = person(f), *w = simple_worker(f, "a1");
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
+    uint64_t order;
 
     flow_double.tasks = 10;
     until_usable(f, "a1", true);
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);
+    order = ((const Sluice__Settings *)w->settings)->parking_order;
     node(f, "a1")->n_tfs = 1;
     assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
     fx_turn(f, 0.3);
@@ -690,6 +802,8 @@ static void a_node_with_a_lease_moves_when_its_tfs_have_left(void **state)
     assert_false(world_has("leases", "a1", NULL, NULL));
     assert_true(world_has("reservations", "sluice-a1", NULL, NULL));
     assert_true(ask_node(p, "a1")->usable);
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);
+    assert_int_equal(((const Sluice__Settings *)w->settings)->parking_order, order);     /* nothing was started anew */
     peer_close(w);
     peer_close(p);
 }
@@ -698,7 +812,7 @@ static void a_node_with_a_lease_moves_when_its_tfs_have_left(void **state)
 static void a_restart_finds_its_leases(void **state)
 {
     struct fixture *f = *state;
-    struct peer *w = simple_worker(f, "a1");
+    struct peer *w = lent_worker(f, "a1");
 
     flow_double.tasks = 10;
     until_usable(f, "a1", true);
@@ -706,7 +820,7 @@ static void a_restart_finds_its_leases(void **state)
     fx_stop(f);
     fx_start(f);
     flow_double.tasks = 10;
-    w = simple_worker(f, "a1");
+    w = lent_worker(f, "a1");
     until_usable(f, "a1", true);
     assert_int_equal(acts("lease a1"), 1);
     peer_close(w);
@@ -727,7 +841,7 @@ static void silence_keeps_nothing_of_ours_waiting(void **state)
     say("how act silent");
     fx_start(f);
     p = person(f);
-    w = simple_worker(f, "n1");
+    w = lent_worker(f, "n1");
     assert_true(ask_node(p, "n1")->usable);              /* what was ours is ours */
     assert_int_equal(ask_mark(p, "n1", "disk is slow", NULL), 0);
     assert_int_equal(ask_move(p, "a1", "online", "now"), 0);
@@ -795,6 +909,9 @@ int main(void)
         FARM(now_requeues_what_may_be_requeued_and_lets_it_begin),
         FARM(a_drain_at_any_step_survives_the_move),
         FARM(a_node_is_given_back_without_anything_of_ours),
+        FARM(an_old_report_gives_nothing_back),
+        FARM(a_node_whose_worker_does_not_answer_is_given_back_only_at_once),
+        FARM(while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),

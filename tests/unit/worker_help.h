@@ -42,6 +42,7 @@ struct farm {
     unsigned reports, registrations;
     bool     happened;
     Sluice__Held **forget; size_t n_forget;      /* for the next registration */
+    bool     parks; Sluice__Parking parking;     /* it says this, too */
 };
 
 static inline char *farm_path(const struct farm *f, const char *name)
@@ -86,6 +87,8 @@ static inline void farm_message(void *arg, struct chan *c, unsigned type, uint32
         r.added = 1;
         r.forget = f->forget;
         r.n_forget = f->n_forget;
+        r.has_parking = f->parks;
+        r.parking = f->parking;
         f->registrations++;
         chan_send(c, id, &r.base);
     }
