@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 4096, QUEUE_MAX = 4096, RECENT_MAX = 512 };
+enum { LINE_MAX_BYTES = 4096, QUEUE_MAX = 4096, RECENT_MAX = 512, KEPT_BYTES = 64 << 10 };
 
 static struct {
     pthread_mutex_t lock;           /* guards everything below */
@@ -34,14 +34,17 @@ static struct {
     int             fd;
     bool            journal, threaded, stop, done, reopen;
     pthread_t       thread;
-    char           *queue[QUEUE_MAX];
+    struct line { enum log_level level; char *text; } queue[QUEUE_MAX];
     size_t          head, n;
     unsigned long   lost;
     char           *recent[RECENT_MAX];
     size_t          recent_next;
+    char           *kept;           /* the last lines lie there too; NULL: they do not */
+    int             kept_fd;
+    size_t          kept_bytes;
 } log_ = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER,
-    .level = LOG_LEVEL_INFO, .fd = STDERR_FILENO,
+    .level = LOG_LEVEL_INFO, .fd = STDERR_FILENO, .kept_fd = -1,
 };
 
 static const struct { enum log_level level; const char *word; } words[] = {
@@ -97,10 +100,23 @@ static char *format_line(enum log_level level, const char *text)
     char when[CLOCK_TEXT];
     const char *program = log_.program[0] != '\0' ? log_.program : program_invocation_short_name;
 
-    if (log_.journal)
-        return mem_printf("<%d>%s\n", level, text);
     return mem_printf("%s %s[%ld] %s: %s\n", clock_rfc3339(clock_wall_ns(), when), program,
                       (long)getpid(), level_word(level), text);
+}
+
+/* The journal knows time and program itself, and wants the priority. */
+static void write_out(int fd, enum log_level level, const char *line)
+{
+    const char *text = strstr(line, ": ");
+    char *priority;
+
+    if (!log_.journal || text == NULL) {
+        write_line(fd, line);
+        return;
+    }
+    priority = mem_printf("<%d>%s", level, text + 2);
+    write_line(fd, priority);
+    free(priority);
 }
 
 static void keep_recent(const char *line)
@@ -109,6 +125,31 @@ static void keep_recent(const char *line)
 
     free(*slot);
     *slot = mem_strdup(line);
+}
+
+/* The end of a log of before. What cannot be read is no reason not to start. */
+static void recall(const char *path)
+{
+    static char text[KEPT_BYTES + 1];    /* under the lock */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    ssize_t n = -1;
+    char *line, *rest = text;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        n = pread(fd, text, KEPT_BYTES, st.st_size > KEPT_BYTES ? st.st_size - KEPT_BYTES : 0);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    if (st.st_size > KEPT_BYTES)
+        strsep(&rest, "\n");             /* the middle of one */
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        str_mend(line, strlen(line));    /* whoever wrote it */
+        if (line[0] != '\0')
+            keep_recent(line);
+    }
 }
 
 /* --- the writer thread ---------------------------------------------------------------------- */
@@ -128,7 +169,7 @@ static void reopen_file(void)
     if (fd < 0) {
         line = format_line(LOG_LEVEL_ERR, "log: the file could not be opened again; the old one stays in use");
         keep_recent(line);
-        write_line(log_.fd, line);
+        write_out(log_.fd, LOG_LEVEL_ERR, line);
         free(line);
         return;
     }
@@ -138,19 +179,45 @@ static void reopen_file(void)
         close(old);
 }
 
+/* By the thread alone. */
+static void kept_open(void)
+{
+    struct stat st;
+
+    log_.kept_fd = open(log_.kept, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    log_.kept_bytes = log_.kept_fd >= 0 && fstat(log_.kept_fd, &st) == 0 ? (size_t)st.st_size : 0;
+}
+
+static void kept_write(const char *line)
+{
+    if (log_.kept_bytes > KEPT_BYTES) {
+        char *older = mem_printf("%s.1", log_.kept);
+
+        close(log_.kept_fd);
+        if (rename(log_.kept, older) < 0)
+            unlink(log_.kept);
+        free(older);
+        kept_open();
+    }
+    if (log_.kept_fd < 0)
+        return;
+    write_line(log_.kept_fd, line);
+    log_.kept_bytes += strlen(line);
+}
+
 /* The line that tells how many were lost; it stands where they would have stood. */
-static char *loss_line(void)
+static struct line loss_line(void)
 {
     char text[80];
 
     snprintf(text, sizeof(text), "log: %lu lines lost, the queue was full", log_.lost);
     log_.lost = 0;
-    return format_line(LOG_LEVEL_WARNING, text);
+    return (struct line){ LOG_LEVEL_WARNING, format_line(LOG_LEVEL_WARNING, text) };
 }
 
-static char *next_line(void)
+static struct line next_line(void)
 {
-    char *line;
+    struct line line;
 
     if (log_.n == 0)
         return loss_line();
@@ -170,12 +237,15 @@ static void *writer(void *arg)
         if (log_.reopen) {                  /* before what waits: a log that never rests is turned too */
             reopen_file();
         } else if (log_.n > 0 || log_.lost > 0) {
-            char *line = next_line();
+            struct line line = next_line();
             int fd = log_.fd;       /* only this thread changes it */
+            bool kept = log_.kept != NULL;
 
             pthread_mutex_unlock(&log_.lock);
-            write_line(fd, line);
-            free(line);
+            write_out(fd, line.level, line.text);
+            if (kept)
+                kept_write(line.text);
+            free(line.text);
             pthread_mutex_lock(&log_.lock);
         } else {
             break;
@@ -253,6 +323,42 @@ int log_open(const char *program, const char *file, enum log_level level, struct
     return start_writer(e);
 }
 
+int log_keep(const char *path, struct err *e)
+{
+    char *older = mem_printf("%s.1", path), *now[RECENT_MAX];
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640), rc = 0;
+    size_t n = 0;
+
+    pthread_mutex_lock(&log_.lock);
+    if (log_.kept != NULL)
+        goto done;
+    if (fd < 0) {
+        rc = err_errno(e, ERR_FAILED, "the last lines cannot be kept in %s", path);
+        goto done;
+    }
+    for (size_t i = 0; i < RECENT_MAX; i++) {        /* what this process said comes after what is read */
+        char **slot = &log_.recent[(log_.recent_next + i) % RECENT_MAX];
+
+        if (*slot != NULL)
+            now[n++] = *slot;
+        *slot = NULL;
+    }
+    recall(older);
+    recall(path);
+    for (size_t i = 0; i < n; i++) {
+        keep_recent(now[i]);
+        free(now[i]);
+    }
+    log_.kept = mem_strdup(path);
+    kept_open();
+done:
+    pthread_mutex_unlock(&log_.lock);
+    if (fd >= 0)
+        close(fd);
+    free(older);
+    return rc;
+}
+
 /* Waits for the writer until a second has passed; a writer stuck in a hanging disk is left to itself. */
 static bool writer_ended(void)
 {
@@ -291,6 +397,11 @@ void log_close(void)
     log_.fd = STDERR_FILENO;
     free(log_.file);
     log_.file = NULL;
+    if (log_.kept_fd >= 0)
+        close(log_.kept_fd);
+    log_.kept_fd = -1;
+    free(log_.kept);
+    log_.kept = NULL;
     for (size_t i = 0; i < RECENT_MAX; i++) {
         free(log_.recent[i]);
         log_.recent[i] = NULL;
@@ -323,17 +434,17 @@ void log_set_level(enum log_level level)
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-static void push(char *line)
+static void push(struct line line)
 {
     log_.queue[(log_.head + log_.n++) % QUEUE_MAX] = line;
     pthread_cond_signal(&log_.work);
 }
 
-static void enqueue(char *line)
+static void enqueue(struct line line)
 {
     if (log_.n + (log_.lost > 0) >= QUEUE_MAX) {
         log_.lost++;
-        free(line);
+        free(line.text);
         return;
     }
     if (log_.lost > 0)
@@ -356,9 +467,9 @@ void log_write(enum log_level level, const char *fmt, ...)
         line = format_line(level, flat);
         keep_recent(line);
         if (log_.threaded) {
-            enqueue(line);
+            enqueue((struct line){ level, line });
         } else {
-            write_line(STDERR_FILENO, line);
+            write_out(STDERR_FILENO, level, line);
             free(line);
         }
     }

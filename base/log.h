@@ -29,7 +29,10 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 /* Says why and ends the program with the code of e. */
 void log_die(const struct err *e) __attribute__((noreturn));
 
-/* The last lines kept in memory (for `logs --node`, support bundles): calls fn oldest first. */
+/* What log_recent knows outlives this process, however it ends: from now on the lines are written to path as well, which never has more than some 128 KiB with path.1,
+ * and what is there is read first. The log itself may be turned, or be the journal. */
+int log_keep(const char *path, struct err *e);
+/* The last lines (for `logs --node`, support bundles), those of processes before this one too: calls fn oldest first. */
 void log_recent(void (*fn)(void *arg, const char *line), void *arg);
 
 #endif

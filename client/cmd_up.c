@@ -30,7 +30,6 @@
 #define DEFAULT_SPEC "mi50:2,mi100:1"
 enum { WAIT_S = 60, LOCK_S = 120, END_S = 5, SHM_LEAST = 64 << 10 };
 enum { STOP_S = 1, ASK_S = 3 };               /* for time-frames in flight when down stops the runs; for sluiced's answers */
-enum { ASIDE_S = 3 };                         /* a node of the configuration that is not added by then was retired */
 
 /* --- the configuration ---------------------------------------------------------------------- */
 
@@ -207,7 +206,35 @@ static int start_worker(struct farm *f, const char *conf, const char *program, c
     return r;
 }
 
-static int start_workers(struct farm *f, const struct conf *c, const char *conf, double limit_s, struct err *e)
+/* Nodes of the configuration that people took out for good: they are left alone, and named once. NULL: e. */
+static struct hostlist *retired_nodes(struct context *ctx, const struct conf *c, double limit_s, struct err *e)
+{
+    Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
+    struct hostlist *found = hostlist_create(), *r = NULL;
+    Sluice__Nodes *nodes;
+
+    q.has_retired = q.retired = 1;
+    nodes = call(ctx, &q.base, SLUICE__TYPE__NODES, limit_s, e);
+    for (size_t i = 0; nodes != NULL && i < nodes->n_retired; i++)
+        if (conf_node_find(c, nodes->retired[i]) != NULL && hostlist_add(found, nodes->retired[i], e) < 0)
+            goto done;
+    r = nodes != NULL ? found : NULL;
+    if (r != NULL && hostlist_count(r) > 0) {
+        char *names = hostlist_fold(r);
+        const char *first = hostlist_name(r, 0);
+
+        fprintf(stderr, "left alone, as %s: %s (`sluice node add %s --class %s` and up bring %s back)\n", hostlist_count(r) == 1 ? "it was retired" : "they were retired", names,
+                first, conf_node_find(c, first)->class_name, hostlist_count(r) == 1 ? "it" : "that one");
+        free(names);
+    }
+done:
+    call_free(nodes);
+    if (r == NULL)
+        hostlist_destroy(found);
+    return r;
+}
+
+static int start_workers(struct farm *f, const struct conf *c, const struct hostlist *retired, const char *conf, double limit_s, struct err *e)
 {
     char *program = local_find("sluice-worker", e);
     struct launch *l = NULL;
@@ -218,7 +245,7 @@ static int start_workers(struct farm *f, const struct conf *c, const char *conf,
         for (size_t k = 0; r == 0 && k < hostlist_count(c->nodes[i].names); k++) {
             const char *node = hostlist_name(c->nodes[i].names, k);
 
-            if (farm_running(f, node) != NULL)
+            if (farm_running(f, node) != NULL || hostlist_has(retired, node))
                 continue;
             l = mem_grow(l, n + 1, sizeof(*l));
             r = start_worker(f, conf, program, node, c->nodes[i].class_name, &l[n], e);
@@ -243,7 +270,7 @@ static bool settled(const Sluice__Node *n)
 }
 
 /* Which node is not there yet; NULL when all are. why gets its reasons. */
-static const char *missing(const struct conf *c, const Sluice__Nodes *nodes, struct str *why)
+static const char *missing(const struct conf *c, const struct hostlist *retired, const Sluice__Nodes *nodes, struct str *why)
 {
     for (unsigned i = 0; i < c->n_nodes; i++) {
         for (size_t k = 0; k < hostlist_count(c->nodes[i].names); k++) {
@@ -253,7 +280,7 @@ static const char *missing(const struct conf *c, const Sluice__Nodes *nodes, str
             for (size_t j = 0; n == NULL && j < nodes->n_nodes; j++)
                 if (str_equal(nodes->nodes[j]->name, name))
                     n = nodes->nodes[j];
-            if (n != NULL && settled(n))
+            if (hostlist_has(retired, name) || (n != NULL && settled(n)))
                 continue;
             str_clear(why);
             for (size_t j = 0; n != NULL && j < n->n_why; j++)
@@ -266,30 +293,21 @@ static const char *missing(const struct conf *c, const Sluice__Nodes *nodes, str
     return NULL;
 }
 
-/* sluiced adds the nodes of its configuration by itself, but none that somebody took out for good. */
-static bool held_aside(const struct str *why, int64_t since)
+static int wait_usable(struct context *ctx, const struct conf *c, const struct hostlist *retired, double limit_s, struct err *e)
 {
-    return why->len > 0 && strstr(str_text(why), "NotAdded") != NULL && clock_mono_ns() - since > ASIDE_S * CLOCK_SECOND;
-}
-
-static int wait_usable(struct context *ctx, const struct conf *c, double limit_s, struct err *e)
-{
-    int64_t start = clock_mono_ns(), end = start + (int64_t)(limit_s * 1e9);
+    int64_t end = clock_mono_ns() + (int64_t)(limit_s * 1e9);
     struct str why = { 0 };
     int r = 1;
 
     while (r == 1) {
         Sluice__GetNodes q = SLUICE__GET_NODES__INIT;
         Sluice__Nodes *nodes = call(ctx, &q.base, SLUICE__TYPE__NODES, limit_s, e);
-        const char *name = nodes != NULL ? missing(c, nodes, &why) : NULL;
+        const char *name = nodes != NULL ? missing(c, retired, nodes, &why) : NULL;
 
         if (nodes == NULL)
             r = -1;
         else if (name == NULL)
             r = 0;
-        else if (held_aside(&why, start))
-            r = err_set(e, ERR_STATE, "node %s was retired: it comes back with `sluice node add %s --class %s`, or is taken out of sluice.conf while the farm "
-                        "is down", name, name, conf_node_find(c, name)->class_name);
         else if (clock_mono_ns() > end)
             r = err_set(e, ERR_TIMEOUT, "node %s is not usable after %.0f s: %s", name, limit_s, why.len > 0 ? str_text(&why) : "it has not registered");
         else
@@ -318,6 +336,7 @@ static int bring_up(struct context *ctx, struct farm *f, struct spec *s, double 
 {
     char *path = farm_path(f, "sluice.conf"), *socket = farm_path(f, "sluiced.sock");
     struct conf *c = prepare_conf(f, s, e);
+    struct hostlist *retired = NULL;
     int r = c != NULL ? make_folders(f, c, e) : -1;
 
     free(ctx->address);
@@ -325,12 +344,15 @@ static int bring_up(struct context *ctx, struct farm *f, struct spec *s, double 
     ctx->tcp = false;
     if (r == 0)
         r = start_sluiced(f, path, limit_s, e);
+    if (r == 0 && (retired = retired_nodes(ctx, c, limit_s, e)) == NULL)
+        r = -1;
     if (r == 0)
-        r = start_workers(f, c, path, limit_s, e);
+        r = start_workers(f, c, retired, path, limit_s, e);
     if (r == 0)
-        r = wait_usable(ctx, c, limit_s, e);
+        r = wait_usable(ctx, c, retired, limit_s, e);
     if (r == 0)
         printf("%s\n", socket);
+    hostlist_destroy(retired);
     conf_destroy(c);
     free(path);
     free(socket);

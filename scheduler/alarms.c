@@ -130,7 +130,7 @@ static bool has_gone(const struct node *n)
 
 static void about_nodes(struct alarms *a)
 {
-    struct listed lost = { 0 }, aside = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 }, wrong = { 0 };
+    struct listed lost = { 0 }, aside = { 0 }, classless = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 }, wrong = { 0 };
     double now = now_s();
 
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
@@ -138,6 +138,8 @@ static void about_nodes(struct alarms *a)
 
         if (n->added && has_gone(n))
             list_add(&lost, n->name, now - n->last_contact, NULL);
+        if (n->added && conf_class_find(a->d->conf, n->class) == NULL)
+            list_add(&classless, n->name, 0, NULL);
         if (!n->added && here)
             list_add(&aside, n->name, 0, NULL);
         if (n->added && here && n->report != NULL && n->report->trouble != NULL && n->report->trouble[0] != '\0')
@@ -151,6 +153,7 @@ static void about_nodes(struct alarms *a)
     }
     list_raise(a, &lost, "NodesLost", "without contact", "look at the machine and at sluice-worker there (sluice node show NAME)");
     list_raise(a, &aside, "NotAdded", "registered but not added", "sluice node add NAME --class CLASS, or stop the worker");
+    list_raise(a, &classless, "ClassUnknown", "of a class that the configuration does not have", "put the class back into the configuration and send SIGHUP, or retire the nodes");
     list_raise(a, &trouble, "WorkerTrouble", "in contact but unable to work", "give it what it lacks (sluice node show NAME); it goes on by itself");
     list_raise(a, &wrong, "WrongResults", "with results that other nodes showed to be wrong",
                "sluice node show NAME has the digests; sluice mark NAME REASON takes it out, sluice clear NAME REASON --any-owner after a look");

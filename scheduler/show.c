@@ -252,6 +252,16 @@ static int check_class(const struct sluiced *d, const char *class, struct err *e
     return -1;
 }
 
+/* Borrowed names; the caller frees the list. */
+static void fill_retired(const struct sluiced *d, Sluice__Nodes *out)
+{
+    out->retired = mem_array(farm_count(d->farm) + 1, sizeof(*out->retired));
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (n->stored && !n->added && !n->adding)
+            out->retired[out->n_retired++] = n->name;
+    }
+}
+
 void show_nodes(struct session *s, uint32_t id, const void *message)
 {
     const Sluice__GetNodes *q = message;
@@ -279,7 +289,10 @@ void show_nodes(struct session *s, uint32_t id, const void *message)
         out.nodes[out.n_nodes] = &bodies[out.n_nodes];
         node_message(at[i], &bodies[out.n_nodes++]);
     }
+    if (q->retired)
+        fill_retired(s->d, &out);
     session_answer(s, id, &out.base);
+    free(out.retired);
     for (size_t i = 0; i < out.n_nodes; i++)
         node_message_free(out.nodes[i]);
     free(out.nodes);

@@ -290,6 +290,47 @@ static int needs_restart(const struct conf *old, const struct conf *new, struct 
     return rc;
 }
 
+/* Names, six at most. */
+struct dropped { struct str names; unsigned n; };
+
+static void dropped_add(struct dropped *x, const struct node *n)
+{
+    if (x->n++ < 6)
+        str_addf(&x->names, "%s%s", x->names.len > 0 ? ", " : "", n->name);
+}
+
+static int dropped_say(struct dropped *x, const struct conf *new, const char *what, struct err *e)
+{
+    int rc = 0;
+
+    if (x->n > 6)
+        str_addf(&x->names, " and %u more", x->n - 6);
+    if (x->n > 0)
+        rc = err_set(e, ERR_STATE, "%s: %u node%s %s: %s; `sluice node retire` takes a node out, then the file may go without it; nothing was taken",
+                     new->path == NULL ? "defaults" : new->path, x->n, x->n == 1 ? "" : "s", what, str_text(&x->names));
+    str_free(&x->names);
+    return rc;
+}
+
+/* A file that was emptied, or lost a line, strips no farm: nodes leave by a decision of people, which is stored with its reason. */
+static int drops_nodes(struct sluiced *d, const struct conf *new, struct err *e)
+{
+    struct dropped classless = { 0 }, unnamed = { 0 };
+    int rc = 0;
+
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (!n->added && !n->adding)
+            continue;
+        if (conf_class_find(new, n->class) == NULL && conf_class_find(d->conf, n->class) != NULL)
+            dropped_add(&classless, n);
+        else if ((n->session != NULL || n->n_tfs > 0) && conf_node_find(d->conf, n->name) != NULL && conf_node_find(new, n->name) == NULL)
+            dropped_add(&unnamed, n);
+    }
+    rc |= dropped_say(&unnamed, new, "in use would be named no more", e);
+    rc |= dropped_say(&classless, new, "of the farm would be of a class that is not there any more", e);
+    return rc;
+}
+
 static void reload_refused(struct sluiced *d, const struct err *why)
 {
     log_err("configuration: %s; the old one holds", why->text);
@@ -325,7 +366,7 @@ static void reload_done(void *arg)
     struct reload *r = arg;
     struct sluiced *d = r->d;
 
-    if (r->rights == NULL || needs_restart(d->conf, r->conf, &r->why) < 0)
+    if (r->rights == NULL || needs_restart(d->conf, r->conf, &r->why) < 0 || drops_nodes(d, r->conf, &r->why) < 0)
         reload_refused(d, &r->why);
     else
         reload_taken(d, r);

@@ -634,7 +634,11 @@ static int start(struct program *p, struct err *e)
     p->w.fail_on_loss |= p->conf->worker.fail_on_loss;
     if (find_class(p, e) < 0 || find_folders(p, e) < 0 || take_lock(p, e) < 0)
         return -1;
+    char *kept = mem_printf("%s/log", p->run_dir);
     struct err old;
+    if (log_keep(kept, &old) < 0)
+        log_warning("%s", old.text);
+    free(kept);
     if (end_old(p, OLD_S, &old) < 0)
         log_err("devices: %s", old.text);        /* they stay shut until it is gone */
     return set_up(p, e);

@@ -90,6 +90,16 @@ heard() { [[ $(grep -cx "$1" "$FARM/manager.out") -ge ${2:-1} ]]; }
   done
   for i in 1 2 3; do [ "$(cat "$FARM"/sluiced.log* | grep -c "node x$i")" -ge 1 ]; done
   [ "$(cat "$FARM"/sluiced.log* | sort | uniq -d | wc -l)" -eq 0 ]
+  # what a worker said before it was killed: from its log file, and without one from its run folder
+  bare() { start w2 -- sluice-worker --server "unix:$SLUICE_SOCKET" --node w2 --class real --config "$FARM/conf" --run-dir "$FARM/run2" --shm-dir "$FARM/shm" --shm 16M; }
+  bare
+  local first1=$PID_w1 first2=$PID_w2
+  kill -KILL "$PID_w1" "$PID_w2"
+  worker w1 --
+  bare
+  sluice logs --node w1 --lines 500 | grep -F "sluice-worker[$first1]"
+  sluice logs --node w1 --lines 500 | grep -F "sluice-worker[$PID_w1] info: worker: state running"
+  sluice logs --node w2 --lines 500 | grep -F "sluice-worker[$first2] info: sluiced: registered as node w2"
 }
 
 @test "reload is all or nothing: a mistake is named with file and line, what wants a restart by its keys, and the old one holds" {
@@ -117,6 +127,36 @@ listen = "localhost:7000"|$FARM/conf:9: listen needs a method
 auth = munge\\nlog = /y|a restart is wanted for auth ('munge' instead of 'none'), log ('/y' instead of '')
 END
   [ "$(event reloads_refused)" -eq 7 ]
+  # an emptied file, one without a class, one that lost a node in use: they strip no farm, and name what they would have
+  start a1 -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --name-prefix a --width 1 --count 1 --quiet
+  wait_until 10 is '.nodes[0].usable' true sluice nodes
+  sluice mark a2 "fan"
+  while IFS='|' read -r text said; do
+    printf '%b' "$text" >"$FARM/conf"
+    kill -HUP "$PID_sluiced"
+    wait_until 10 eval 'alarm ConfigRefused | grep -qF "$said"'
+    sluice config show --running | diff "$FARM/before" -
+    [ "$(sluice nodes --json | jq -r '[.nodes[] | .usable] | join(" ")')" = "true false" ]
+  done <<END
+|2 nodes of the farm would be of a class that is not there any more: a1, a2; \`sluice node retire\`
+# nothing\n|2 nodes of the farm would be of a class that is not there any more: a1, a2;
+class fake { devices = 1 }\nnode a2 { class = fake }|1 node in use would be named no more: a1;
+END
+  # one that is not in use may go without its line: it stays, with its mark, until it is retired, and when it comes back
+  printf 'class fake { devices = 1 }\nnode a1 { class = fake }\n' >"$FARM/conf"; kill -HUP "$PID_sluiced"
+  wait_until 10 no_alarm ConfigRefused
+  is '[.nodes[].name, (.nodes[1].marks[0].reason)] | join(" ")' "a1 a2 fan" sluice nodes
+  sluice node retire a2 "sold"; sluice node retire a1 "sold too"
+  printf 'class other { devices = 1 }\n' >"$FARM/conf"; kill -HUP "$PID_sluiced"
+  has_class() { sluice config show --running | grep "^class .*$1" >/dev/null; }
+  wait_until 10 has_class other
+  [ -z "$(has_class fake && echo there)" ]
+  wait_until 10 is '[.nodes[] | .name + " " + .why[-1]] | join(",")' "a1 NotAdded,a2 NotAdded" sluice nodes
+  cp "$FARM/good" "$FARM/conf"; kill -HUP "$PID_sluiced"
+  wait_until 10 has_class fake
+  sluice node add 'a[1-2]' --class fake
+  is '.nodes[] | select(.name == "a2") | .marks[0].reason' fan sluice nodes
+  is '.nodes[] | select(.name == "a1") | .usable' true sluice nodes
   cp "$FARM/good" "$FARM/conf"; echo 'node a3 { class = fake }' >>"$FARM/conf"
   kill -HUP "$PID_sluiced"
   wait_until 10 no_alarm ConfigRefused

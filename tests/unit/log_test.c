@@ -5,10 +5,12 @@
 #include "file.h"
 #include "log.h"
 #include "mem.h"
+#include "str.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,6 +246,76 @@ static void the_last_lines_are_kept(void **state)
     log_close();
 }
 
+static void keep_all(void *arg, const char *line)
+{
+    struct str *all = arg;
+
+    str_addf(all, "%s\n", line);
+}
+
+static bool has_last(const char *file)
+{
+    char *text = file_read(file, 4 << 20, NULL, NULL);
+    bool there = text != NULL && strstr(text, " 1999\n") != NULL;
+
+    free(text);
+    return there;
+}
+
+/* A process that is killed after its last line. */
+static void say_and_die(const char *keep)
+{
+    pid_t child = fork();
+    struct err e;
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (log_open("tester", path, LOG_LEVEL_INFO, &e) < 0 || log_keep(keep, &e) < 0)
+            _exit(1);
+        for (int i = 0; i < 2000; i++)
+            log_info("a line of some length so that the files have to be changed: %d", i);
+        for (int i = 0; i < 10000 && !has_last(keep); i++)
+            usleep(1000);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void lines_of_a_killed_process_are_there_again(void **state)
+{
+    char *kept = mem_printf("%s/kept", dir), *older = mem_printf("%s/kept.1", dir);
+    struct str all = { 0 };
+    struct stat st;
+    struct err e;
+
+    (void)state;
+    say_and_die(kept);
+    unlink(path);                                        /* the log itself was turned */
+    assert_int_equal(log_open("tester", path, LOG_LEVEL_INFO, &e), 0);
+    log_info("anew");
+    assert_int_equal(log_keep(kept, &e), 0);
+    log_info("and on");
+    log_recent(keep_all, &all);
+    assert_non_null(strstr(str_text(&all), "changed: 1999\n"));
+    assert_non_null(strstr(str_text(&all), "changed: 1600\n"));
+    assert_true(strstr(str_text(&all), "anew\n") > strstr(str_text(&all), "changed: 1999\n"));
+    assert_true(strstr(str_text(&all), "and on\n") > strstr(str_text(&all), "anew\n"));
+    log_close();
+    assert_int_equal(stat(kept, &st), 0);                /* bounded: the older half was put aside */
+    assert_true(st.st_size < 80 << 10);
+    assert_int_equal(stat(older, &st), 0);
+    assert_true(st.st_size < 80 << 10);
+    assert_int_equal(log_keep("/nowhere/at/all", &e), -1);
+    assert_non_null(strstr(e.text, "/nowhere/at/all"));
+    unlink(kept);
+    unlink(older);
+    str_free(&all);
+    free(kept);
+    free(older);
+}
+
 static void the_journal_gets_priorities(void **state)
 {
     int p[2], status;
@@ -335,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_hanging_disk_blocks_nobody),
         cmocka_unit_test(closing_waits_at_most_a_second),
         cmocka_unit_test(the_last_lines_are_kept),
+        cmocka_unit_test(lines_of_a_killed_process_are_there_again),
         cmocka_unit_test(the_journal_gets_priorities),
         cmocka_unit_test(dying_says_why_once_and_gives_the_code),
         cmocka_unit_test(levels_have_words),

@@ -208,6 +208,16 @@ static void a_program_marks_once_and_clears_its_own_alone(void **state)
     peer_close(p);
 }
 
+struct found { const char *word; char text[200]; };
+
+static void look_for(void *arg, const struct alarm *a)
+{
+    struct found *k = arg;
+
+    if (strcmp(a->word, k->word) == 0)
+        snprintf(k->text, sizeof(k->text), "%s", a->text);
+}
+
 /* ---- what hangs on a name stays with the name ---- */
 
 static bool is_reloaded(void *arg)
@@ -245,6 +255,7 @@ static bool is_async(void *arg)
 static void marks_and_pool_outlive_a_configuration_without_the_node(void **state)
 {
     struct fixture *f = *state;
+    struct found classless = { .word = "ClassUnknown" };
     struct peer *p;
     int64_t created;
 
@@ -273,16 +284,14 @@ static void marks_and_pool_outlive_a_configuration_without_the_node(void **state
     p = person(f);
     expect_mark(f, p, created);
     peer_close(p);
-}
-
-struct found { const char *word; char text[200]; };
-
-static void look_for(void *arg, const struct alarm *a)
-{
-    struct found *k = arg;
-
-    if (strcmp(a->word, k->word) == 0)
-        snprintf(k->text, sizeof(k->text), "%s", a->text);
+    fx_stop(f);
+    fx_conf(f, "class other { devices = 1 }\n");         /* an emptied file at a start: nothing is forgotten, and it is said */
+    fx_start(f);
+    p = person(f);
+    expect_mark(f, p, created);
+    alarms_each(&f->d, look_for, &classless);
+    assert_non_null(strstr(classless.text, "12 nodes of a class that the configuration does not have: n1, n2"));
+    peer_close(p);
 }
 
 /* B14: the device is replaced; its mark is kept, shown as about a part that is no longer there, and offered for clearing. */
