@@ -24,6 +24,9 @@
 struct call {
     struct ev_loop *loop;
     const ProtobufCMessage *question;       /* NULL: only the handshake */
+    const ProtobufCMessage *(*next)(void *arg, size_t i);       /* what follows it; NULL: nothing */
+    void *arg;
+    size_t sent;
     Sluice__Type want;
     ProtobufCMessage *answer;
     Sluice__Welcome *welcome;
@@ -99,12 +102,20 @@ static void on_message(void *arg, struct chan *chan, unsigned type, uint32_t id,
 {
     struct call *c = arg;
     const Sluice__Error *error = (const Sluice__Error *)m;
+    const ProtobufCMessage *more;
 
-    (void)chan;
     (void)fds;
     (void)n_fds;
     if (id != 1 || c->done)
         return;
+    if (type == SLUICE__TYPE__OK && c->next != NULL && (more = c->next(c->arg, c->sent)) != NULL) {
+        c->sent++;
+        if (chan_send(chan, 1, more) == 0)
+            return;
+        err_set(&c->err, ERR_UNREACHABLE, "the question could not be sent: it is too large, or the connection is gone");
+        finish(c);
+        return;
+    }
     c->retry_ms = type == SLUICE__TYPE__ERROR ? error->retry_ms : 0;
     if (type == SLUICE__TYPE__ERROR)
         err_set(&c->err, error->has_code && error->code != 0 ? (enum err_code)error->code : ERR_FAILED, "%s",
@@ -212,7 +223,7 @@ static int exchange_heeding(struct context *ctx, struct call *c, double limit_s,
     int64_t start = clock_mono_ns();
 
     for (;;) {
-        struct call next = { .question = c->question, .want = c->want };
+        struct call next = { .question = c->next ? c->next(c->arg, 0) : c->question, .next = c->next, .arg = c->arg, .sent = 1, .want = c->want };
         double left = limit_s > 0 ? limit_s - seconds_since(start) : 0;
         int rc = exchange(ctx, &next, left, e);
 
@@ -238,6 +249,16 @@ static void take_seq(struct context *ctx, const ProtobufCMessage *answer)
 void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, struct err *e)
 {
     struct call c = { .question = question, .want = want };
+
+    if (exchange_heeding(ctx, &c, limit_s, e) < 0)
+        return NULL;
+    take_seq(ctx, c.answer);
+    return c.answer;
+}
+
+void *call_series(struct context *ctx, const ProtobufCMessage *(*next)(void *arg, size_t i), void *arg, Sluice__Type want, double limit_s, struct err *e)
+{
+    struct call c = { .next = next, .arg = arg, .want = want };
 
     if (exchange_heeding(ctx, &c, limit_s, e) < 0)
         return NULL;

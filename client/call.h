@@ -12,6 +12,9 @@ enum { CALL_LIMIT_S = 60 };
 /* Asks and waits for an answer of type `want`, at most limit_s (0: as long as the connection lives). The message is the caller's
  * (protobuf_c_message_free_unpacked). NULL: e has what sluiced said, or why it could not be asked. */
 void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, struct err *e);
+/* Several messages over one connection: each but the last is answered by Ok before the next is asked for. next: the i-th, NULL after the last; it belongs to the
+ * caller and lives until the next call. Begun anew when sluiced is busy. */
+void *call_series(struct context *ctx, const ProtobufCMessage *(*next)(void *arg, size_t i), void *arg, Sluice__Type want, double limit_s, struct err *e);
 /* The same for waits: a sluiced that restarts meanwhile is asked again, until it was away for away_s. At most limit_s (0: for ever), wherever sluiced is: what is
  * left of them is put into *left, a field of the question, before each try; an answer that sluiced gives at the end of that has a second to come. */
 void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double *left, double away_s, struct err *e);

@@ -303,6 +303,65 @@ static int gather(const struct args *a, struct paths *files, struct err *e)
     return files->n + files->n_empty > 0 ? 0 : err_set(e, ERR_USAGE, "submit: a file, a folder, or --input LIST, is wanted");
 }
 
+/* --- telling sluiced ------------------------------------------------------------------------ */
+
+enum { FILES_A_PART = 1000, TFS_A_PART = 50000 };        /* a job of more is told in parts, so that sluiced has time for others between them */
+
+struct telling {
+    Sluice__Submit *q;
+    Sluice__InputFile **file;            /* all of them */
+    size_t n, at;
+    Sluice__SubmitFiles part;
+};
+
+/* The files from `at` on that go into one message. */
+static size_t part_end(const struct telling *t, size_t at)
+{
+    size_t end = at, tfs = 0;
+
+    while (end < t->n && end < at + FILES_A_PART && tfs < TFS_A_PART) {
+        tfs += t->file[end]->n_tfs + t->file[end]->n_sizes;
+        end++;
+    }
+    return end;
+}
+
+/* The next files; the last of them come with the job itself. */
+static const ProtobufCMessage *tell_next(void *arg, size_t i)
+{
+    struct telling *t = arg;
+    size_t at = i == 0 ? 0 : t->at, end = part_end(t, at);
+    bool last = end == t->n;
+
+    if (i > 0 && at == t->n)
+        return NULL;
+    t->at = end;
+    if (!last) {
+        sluice__submit_files__init(&t->part);
+        t->part.files = t->file + at;
+        t->part.n_files = end - at;
+        return &t->part.base;
+    }
+    t->q->files = t->file + at;
+    t->q->n_files = end - at;
+    t->q->has_files_told = at > 0;
+    t->q->files_told = at;
+    return &t->q->base;
+}
+
+static Sluice__Submitted *tell(struct context *ctx, Sluice__Submit *q, struct err *e)
+{
+    struct telling t = { .q = q, .file = q->files, .n = q->n_files };
+
+    if (message_check_texts(&q->base, e) < 0)
+        return NULL;
+    Sluice__Submitted *s = call_series(ctx, tell_next, &t, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S + (double)t.n / FILES_A_SECOND, e);
+
+    q->files = t.file;
+    q->n_files = t.n;
+    return s;
+}
+
 int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
 {
     Sluice__Submit q = SLUICE__SUBMIT__INIT;
@@ -322,7 +381,7 @@ int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
     if (!str_is_empty(q.key) && (s = ask_key(ctx, q.key, e)) == NULL && e->code != ERR_NOT_FOUND && e->code != ERR_USAGE)
         goto out;
     if (s == NULL && gather(a, &files, e) == 0 && make_files(&files, &q, args_has(a, "quiet"), e) == 0)
-        s = call(ctx, &q.base, SLUICE__TYPE__SUBMITTED, CALL_LIMIT_S + (double)q.n_files / FILES_A_SECOND, e);
+        s = tell(ctx, &q, e);
     if (s != NULL)
         r = accepted(ctx, a, s, e);
 out:

@@ -58,7 +58,7 @@ static const struct frame_type types[] = {
     ROW(LOG_QUERY,        log_query,        1 * KIB,          64, DAEMON),
     ROW(LOG_LINES,        log_lines,        8 * MIB,      100000, WORKER),
 
-    ROW(CHECK_OUTPUT,     check_output,     8 * KIB,          64, DAEMON),
+    ROW(CHECK_OUTPUT,     check_output,     1 * MIB,        8192, DAEMON),
     ROW(OUTPUT_CHECKED,   output_checked,   8 * KIB,          64, WORKER),
 
     ROW(SOURCE,           source,           4 * KIB,          64, SOURCE),
@@ -150,6 +150,7 @@ static const struct frame_type types[] = {
     ROW(GET_ATTEMPTS,     get_attempts,     1 * KIB,          64, CLIENT),
     ROW(ATTEMPTS,         attempts,         32 * MIB,      16384, DAEMON),
     ROW(WATCH,            watch,            1 * KIB,          64, CLIENT),
+    ROW(SUBMIT_FILES,     submit_files,     64 * MIB,    4000000, CLIENT),
 };
 /* clang-format on */
 

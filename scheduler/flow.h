@@ -63,6 +63,11 @@ void job_tasks(struct session *s, uint32_t id, const void *m);
 void job_tries(struct session *s, uint32_t id, const void *m);           /* tries.c */
 void why_ask(struct session *s, uint32_t id, const void *m);             /* why.c */
 void outcheck_answer(struct session *s, uint32_t id, const void *m);     /* outcheck.c */
+/* Whether the tasks of that job are not in memory yet; and, of a worker's answer about it, keeps it until they are: true. */
+bool jobs_is_loading(const struct jobs *j, uint64_t id);
+bool jobs_put_off(struct session *s, uint32_t id, const Sluice__Tf *tf, const ProtobufCMessage *m, void (*handler)(struct session *s, uint32_t id, const void *m));
+void job_submit_files(struct session *s, uint32_t id, const void *m);    /* jobstage.c: the files of a job that will be submitted, some at a time */
+void job_unstage(struct session *s);                                     /* its connection closes */
 void job_cancel(struct session *s, uint32_t id, const void *m);
 void job_hold(struct session *s, uint32_t id, const void *m);
 void job_release(struct session *s, uint32_t id, const void *m);

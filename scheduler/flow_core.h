@@ -56,9 +56,10 @@ struct flow {
     struct ran *ran;                     /* of all TFs that were done since our start */
 };
 
-/* outcheck.c - whether uid can deliver to that folder: a worker of the pool tries it. then is called once, now or later: rc 0, also when no worker is there
- * to be asked; -1: e says why not. */
-void outcheck(struct flow *f, int pool, const char *output, uint32_t uid, uint32_t gid, void (*then)(void *arg, int rc, const struct err *e), void *arg);
+/* outcheck.c - whether uid can deliver to that folder, and nothing lies there under the names of these results: a worker of the pool tries it. then is called
+ * once, now or later: rc 0, also when no worker is there to be asked; -1: e says why not. Strings are copied. */
+struct outcheck_ask { const char *output; uint32_t uid, gid; const char *const *stem; const uint64_t *tfs; size_t n; };
+void outcheck(struct flow *f, int pool, const struct outcheck_ask *ask, void (*then)(void *arg, int rc, const struct err *e), void *arg);
 void outcheck_tick(struct flow *f);
 void outcheck_drop(struct flow *f);      /* at the end: each hears -1 */
 

@@ -71,7 +71,7 @@ struct job_change *job_change_create(struct job *j)
         .options = w->options, .output = w->output, .text = c->text, .classes = j->classes, .uid = w->uid, .gid = w->gid, .priority = w->priority,
         .attempts = j->attempts, .time_limit = w->time_limit, .tasks = j->n_tasks, .done = j->n[TASK_DONE], .failed = j->n[TASK_FAILED],
         .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
-        .stages = c->ran, .after = c->after, .reruns = j->reruns, .begun = j->begun, .pruned = j->pruned, .unpublished = j->ended && w->records > 0,
+        .stages = c->ran, .after = c->after, .reruns = j->reruns, .begun = j->begun, .pruned = j->pruned, .unpublished = j->ended && (w->records > 0 || j->loading),
         .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max };
     j->changes++;
     j->row_due = false;
@@ -113,12 +113,12 @@ const char *jobs_word(struct jobs *jobs, const char *text)
     return w->text;
 }
 
-void jobs_free_words(struct jobs *jobs)
+void words_free(struct word **words)
 {
     struct word *w, *next;
 
-    HASH_ITER(hh, jobs->words, w, next) {
-        HASH_DEL(jobs->words, w);
+    HASH_ITER(hh, *words, w, next) {
+        HASH_DEL(*words, w);
         free(w);
     }
 }
@@ -154,23 +154,6 @@ struct job_file *job_file_of(const struct job *j, uint64_t number)
     return &j->file[low];
 }
 
-void job_free_details(struct job *j)
-{
-    for (size_t i = 0; i < j->n_files; i++) {
-        free(j->file[i].path);
-        free(j->file[i].stem);
-        free(j->file[i].text);
-        free(j->file[i].extent);
-    }
-    for (uint64_t i = 0; j->task && i < j->n_tasks; i++)
-        free(j->task[i].text);
-    free(j->file);
-    free(j->task);
-    j->file = NULL;
-    j->task = NULL;
-    j->n_files = 0;
-}
-
 void job_destroy(struct job *j)
 {
     struct tf *t, *next;
@@ -183,6 +166,7 @@ void job_destroy(struct job *j)
     free(j->classes);
     free(j->why);
     free(j->full);
+    free(j->unread);
     ran_free(j->ran);
     submit_free(j->submit);
     work_free(&j->work);
@@ -255,14 +239,18 @@ static void over_then(struct job *j, int rc, const struct err *e, void *arg)
     wait_job_over(j);
 }
 
+Sluice__JobState job_state_over(const struct job *j)
+{
+    if (j->cancelling)
+        return SLUICE__JOB_STATE__JOB_CANCELLED;
+    return j->n[TASK_FAILED] && !j->n[TASK_DONE] ? SLUICE__JOB_STATE__JOB_FAILED : SLUICE__JOB_STATE__JOB_DONE;
+}
+
 static void job_over(struct job *j)
 {
     struct work *w = &j->work;
 
-    if (j->cancelling)
-        j->state = SLUICE__JOB_STATE__JOB_CANCELLED;
-    else
-        j->state = j->n[TASK_FAILED] && !j->n[TASK_DONE] ? SLUICE__JOB_STATE__JOB_FAILED : SLUICE__JOB_STATE__JOB_DONE;
+    j->state = job_state_over(j);
     j->ended = clock_wall_ns();
     log_info("job %" PRIu64 ": %s: %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " cancelled", w->id, job_state_name[j->state], j->n[TASK_DONE],
              j->n[TASK_FAILED], j->n[TASK_CANCELLED]);
@@ -305,7 +293,7 @@ Sluice__JobState job_state_now(const struct job *j)
 
 void job_progress(struct job *j)
 {
-    if (j->ended || j->in_progress || j->jobs->d->stopping)
+    if (j->ended || j->loading || j->in_progress || j->jobs->d->stopping)
         return;
     j->in_progress = true;
     j->state = job_state_now(j);
@@ -319,7 +307,7 @@ void job_turn(struct jobs *jobs)
     struct job *j;
 
     TAILQ_FOREACH(j, &jobs->open, entry) {
-        if (j->stored && !j->cancelling)
+        if (j->stored && !j->cancelling && !j->loading)
             task_feed(j);
     }
 }
@@ -330,6 +318,8 @@ void job_tick(struct jobs *jobs)
 
     for (j = TAILQ_FIRST(&jobs->open); j; j = next) {
         next = TAILQ_NEXT(j, entry);
+        if (j->loading)
+            continue;
         if (j->work.paused)
             job_gate(j);
         straggler_look(j);
@@ -337,6 +327,9 @@ void job_tick(struct jobs *jobs)
         job_progress(j);
     }
     prune_tick(jobs);
+    read_tick(jobs);
+    stage_tick(jobs);
+    junk_tick(jobs);
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -348,6 +341,11 @@ void job_each_check(struct jobs *jobs, void (*line)(void *arg, const char *name,
 
     TAILQ_FOREACH(j, &jobs->open, entry) {
         uint64_t n[TASK_STATES] = { 0 }, given = 0;
+        if (j->loading) {
+            err_set(&e, ERR_NONE, "job %" PRIu64 ": its tasks are being read", j->work.id);
+            line(arg, "conservation", true, e.text);
+            continue;
+        }
         for (uint64_t i = 0; i < j->n_tasks; i++)
             n[j->task[i].state]++;
         for (struct tf *t = j->work.tfs; t; t = t->hh.next)

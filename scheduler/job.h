@@ -44,6 +44,7 @@ struct job {
     struct job_file *file;
     size_t   n_files;
     struct task *task;
+    struct word *words;                  /* of its tasks, when a thread read them; else they are in those of jobs */
     uint64_t n_tasks, next;              /* next: no waiting task below it without a TF */
     uint64_t n[TASK_STATES], skipped_files;
     struct ran *ran;                     /* what the stages of those done ran on */
@@ -55,6 +56,8 @@ struct job {
     int      pruned;                     /* as in its row */
     struct submit *submit;               /* until it is on disk: who asked for it */
     bool     unpublished;                /* as in its row, at the start only */
+    bool     loading;                    /* after the start, until its tasks are in memory: nothing of it is given out or changed (jobread.c) */
+    char    *unread;                     /* then: why they could not be read; they will be tried again */
     bool     stored, stored_over;
     struct job_pace pace;
     unsigned changes;
@@ -78,10 +81,17 @@ struct jobs {
     struct task_rows *rows;              /* on their way to the disk */
     double next_prune;
     bool pruning;
+    unsigned loading;                    /* jobs that are */
+    bool reading;                        /* a thread reads one of them */
+    double next_read;
+    struct deferred *deferred, **last_deferred;          /* jobread.c */
+    struct staged *staged;               /* jobstage.c */
+    uint64_t staged_files;
+    struct junk *junk;                   /* jobjunk.c */
 };
 /* The shared copy of a short text, there until the end; NULL for NULL. */
 const char *jobs_word(struct jobs *jobs, const char *text);
-void jobs_free_words(struct jobs *jobs);
+void words_free(struct word **words);
 enum { JOBS_KEPT = 1000, JOBS_DETAILED = 64, TASKS_DETAILED = 2000000 };
 enum { JOB_PRUNING = 1, JOB_PRUNED };        /* of its row */
 
@@ -114,14 +124,27 @@ bool   pace_rate(const struct job *j, double now, double *rate);
 bool   pace_remaining(const struct job *j, double now, double *s);
 /* jobdetail.c: calls then once the tasks of a job are in memory, at once or after they were read; NULL and e: they cannot be had. */
 void   job_detail(struct sluiced *d, uint64_t id, void (*then)(void *arg, struct job *j, const struct err *e), void *arg);
+/* jobread.c: after the start each open job is read by a thread, small ones first, while all else is served already */
+void read_begin(struct jobs *jobs);      /* all that are loading */
+void read_tick(struct jobs *jobs);
+void read_free(struct jobs *jobs);
+/* Its tasks are not in memory yet: the asker was told to try again. */
+bool job_is_unread(struct session *s, uint32_t id, const struct job *j);
 /* jobprune.c */
-void   prune_tick(struct jobs *jobs);
-void   prune_resume(struct jobs *jobs);  /* at the start: what was begun */
+void prune_tick(struct jobs *jobs);
+int  prune_resume(struct jobs *jobs, struct db *db, struct err *e);      /* at the start: what was begun, and files of jobs that never were */
+void prune_files(struct jobs *jobs, uint64_t id);        /* of a job that was not accepted after all */
 void   submit_free(struct submit *s);
 /* Of a job that is not over. */
 Sluice__JobState job_state_now(const struct job *j);
+/* The state in which it ends, all its tasks being settled. */
+Sluice__JobState job_state_over(const struct job *j);
 void job_each_check(struct jobs *j, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg);
+/* jobjunk.c: the memory of its files and tasks, at once or over some ticks */
 void job_free_details(struct job *j);
+void junk_add(struct jobs *jobs, struct job_file *file, size_t n_files, struct task *task, uint64_t n_tasks, struct word *words);
+void junk_tick(struct jobs *jobs);
+void junk_free(struct jobs *jobs);       /* at the end */
 
 /* The file that a task belongs to. */
 struct job_file *job_file_of(const struct job *j, uint64_t number);
@@ -148,12 +171,35 @@ void task_feed(struct job *j);
 void task_set(struct job *j, uint64_t number, enum task_state state);
 void task_cancel_all(struct job *j, const char *reason);
 void task_again_all(struct job *j, bool done_too);      /* what failed or was cancelled waits again, or all */
-int  task_load(struct job *j, struct db *db, struct err *e);
-int  task_load_unpublished(struct job *j, struct db *db, struct err *e);      /* of one that is over: results that were accepted only */
+/* Files and tasks, as the database has them; in any thread that has j in its own hands. live: what the loop is to take up again with task_live_take, once j is
+ * in its hands; NULL: nothing, the job is over. */
+struct live_row { struct live_row *next; struct row_task row; char *text[7]; };
+struct task_live { struct live_row *first, **last; };
+int  task_load(struct job *j, struct db *db, struct task_live *live, struct err *e);
+int  task_load_unpublished(struct job *j, struct db *db, struct task_live *live, struct err *e);     /* of one that is over: results that were accepted only */
+void task_live_take(struct job *j, const struct task_live *live);
+void task_live_free(struct task_live *live);
+int  task_load_files(struct job *j, struct db *db, struct err *e);
+
+/* jobsubmit.c: one file of a Submit, as a part of a job; first_task: the number of its first TF */
+enum { FILES_MAX = 1000000, FILES_TOLD = 20000 };        /* of a job; of one message: more would hold up the loop */
+void submit_file_fill(struct job_file *x, const Sluice__InputFile *f, uint64_t first_task);
+/* all: files of the job so far, these included; adds to *tasks, and to *bad (may be NULL) those without TFs. */
+int  submit_files_check(const struct conf *conf, size_t all, Sluice__InputFile *const *files, size_t n, uint64_t *tasks, uint64_t *bad, struct err *e);
+/* jobstage.c: files that were told before */
+size_t staged_count(const struct session *s, uint64_t *tasks, uint64_t *skipped);
+void staged_take(struct session *s, struct job *j);      /* of a session that told some */
+void stage_tick(struct jobs *jobs);
+void stage_free(struct jobs *jobs);
+
+/* jobnames.c */
 /* The result's name below the output folder: a rerun of all has a folder of its own. */
 char *task_stem_of(const struct job *j, uint64_t number);
 /* Distinct names for the results of each file: STEM, or STEM~2 where another has it. */
 void task_stems(struct job *j);
+/* The same for a new job, whose names must not be those of another one that is on: then is called once, now or later. -1: it will not be: it is to be
+ * tried again a little later. */
+int  job_names(struct job *j, void (*then)(struct job *j, int rc, const struct err *e), struct err *e);
 
 /* Stores the job's row with its totals after what `more` writes, then calls then. more returns 1: nothing of it is to be stored. */
 struct job_change {

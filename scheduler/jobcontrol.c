@@ -22,6 +22,8 @@ static struct job *job_asked(struct session *s, uint32_t id, uint64_t number, bo
     struct job *j = job_find(s->d->jobs, number);
     struct err e;
 
+    if (j && job_is_unread(s, id, j))
+        return NULL;
     if (j == NULL)
         err_set(&e, ERR_NOT_FOUND, "no job %" PRIu64, number);
     else if (!over && j->ended)
@@ -79,6 +81,13 @@ void job_cancel(struct session *s, uint32_t id, const void *m)
 
     if (j == NULL)
         return;
+    if (j->n[TASK_WAITING] + j->n[TASK_RUNNING] == 0 && !j->cancelling) {
+        struct err e;
+        err_set(&e, ERR_STATE, "job %" PRIu64 " is over: %s; its results are being published, there is nothing to cancel", x->id,
+                job_state_name[job_state_over(j)]);
+        session_error(s, id, &e, NULL);
+        return;
+    }
     j->cancelling = true;
     j->held = false;
     say_why(j, x->reason);

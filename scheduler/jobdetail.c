@@ -29,7 +29,7 @@ static void work(void *arg)
     struct detail *x = arg;
     struct db *db = db_open_reader(x->dir, &x->why);
 
-    x->rc = db == NULL ? -1 : task_load(&x->read, db, &x->why);
+    x->rc = db == NULL ? -1 : task_load(&x->read, db, NULL, &x->why);
     db_close(db);
 }
 
@@ -42,10 +42,8 @@ static void done(void *arg)
         j->file = x->read.file;
         j->n_files = x->read.n_files;
         j->task = x->read.task;
-        for (uint64_t i = 0; i < j->n_tasks; i++) {
-            j->task[i].node = jobs_word(j->jobs, j->task[i].node);
-            j->task[i].code = jobs_word(j->jobs, j->task[i].code);
-        }
+        j->words = x->words.words;
+        x->words.words = NULL;
         x->read.file = NULL;
         x->read.task = NULL;
         x->read.n_files = 0;
@@ -54,7 +52,7 @@ static void done(void *arg)
         x->rc = err_set(&x->why, ERR_NOT_FOUND, "the tasks of job %" PRIu64 " are no longer kept", x->id);
     x->then(x->arg, x->rc < 0 ? NULL : j, &x->why);
     job_free_details(&x->read);
-    jobs_free_words(&x->words);
+    words_free(&x->words.words);
     free(x->dir);
     free(x);
 }

@@ -89,12 +89,12 @@ void job_gate(struct job *j)
 {
     bool was = j->work.paused;
 
-    if (j->stored && !j->begun && !j->ended && job_waits_for(j) == NULL) {
+    if (j->stored && !j->loading && !j->begun && !j->ended && job_waits_for(j) == NULL) {
         j->begun = true;
         if (j->begin || j->after.kind != AFTER_NOTHING)
             job_put(j, CHANGE_KEEP, NULL, NULL, begun_then, NULL);
     }
-    j->work.paused = !j->stored || j->held || j->full || j->releases > 0 || !j->begun;
+    j->work.paused = !j->stored || j->loading || j->held || j->full || j->releases > 0 || !j->begun;
     if (was && !j->work.paused)
         flow_kick(j->work.flow);
 }

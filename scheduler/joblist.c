@@ -19,6 +19,8 @@
 /* A stable code, or what a person said. */
 static const char *why_of(const struct job *j)
 {
+    if (j->loading && !j->ended)
+        return j->unread ? j->unread : "Loading";
     if (j->why)
         return j->why;
     if (j->held)

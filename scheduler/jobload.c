@@ -1,6 +1,6 @@
 /* jobload.c - jobs at the start and end of sluiced: what the database has of them, and what is freed
  *
- * From: state/ (at start-up only).  To: job.c's structs; the tasks of open jobs and of those over last (task.c).
+ * From: state/ (at start-up only).  To: job.c's structs; jobread.c, which reads their tasks once all else is served.
  */
 #include "config.h"
 #include "job.h"
@@ -79,7 +79,10 @@ static int load_job(void *arg, const struct row_job *row)
     j->n[TASK_DONE] = row->done;
     j->n[TASK_FAILED] = row->failed;
     j->n[TASK_CANCELLED] = row->cancelled;
+    j->n[TASK_WAITING] = j->n_tasks - row->done - row->failed - row->cancelled;
     j->skipped_files = row->skipped;
+    j->loading = !row->ended || row->unpublished;
+    l->jobs->loading += j->loading;
     if (row->ended) {
         j->stored_over = true;
         TAILQ_REMOVE(&w->flow->works, w, entry);
@@ -115,22 +118,12 @@ static int load_after(struct job *j, struct db *db, struct err *e)
     return 0;
 }
 
-static int load_details(struct jobs *jobs, struct db *db, struct err *e)
+static int load_gates(struct jobs *jobs, struct db *db, struct err *e)
 {
     struct job *j;
 
     TAILQ_FOREACH(j, &jobs->open, entry) {
-        if (task_load(j, db, e) < 0 || load_after(j, db, e) < 0)
-            return -1;
-        j->cancelling = j->n[TASK_CANCELLED] > 0;        /* its cancellation was stored with these */
-        if (j->cancelling)
-            task_cancel_all(j, "Cancelled");
-        job_gate(j);
-        log_info("job %" PRIu64 ": goes on: %" PRIu64 " tasks wait, %" PRIu64 " were at work, %" PRIu64 " done", j->work.id, j->n[TASK_WAITING],
-                 j->n[TASK_RUNNING], j->n[TASK_DONE]);
-    }
-    TAILQ_FOREACH(j, &jobs->over, entry) {
-        if (j->unpublished && task_load_unpublished(j, db, e) < 0)
+        if (load_after(j, db, e) < 0)
             return -1;
     }
     return 0;
@@ -147,7 +140,7 @@ struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e)
     TAILQ_INIT(&jobs->open);
     TAILQ_INIT(&jobs->over);
     jobs->rows = task_rows_create(jobs);
-    if (db && (rows_load_ids(db, &ids, e) < 0 || rows_load_jobs(db, false, load_job, &l, e) < 0 || load_details(jobs, db, e) < 0)) {
+    if (db && (rows_load_ids(db, &ids, e) < 0 || rows_load_jobs(db, false, load_job, &l, e) < 0 || load_gates(jobs, db, e) < 0)) {
         jobs_destroy(jobs);
         return NULL;
     }
@@ -158,8 +151,11 @@ struct jobs *jobs_create(struct sluiced *d, struct db *db, struct err *e)
         jobs_destroy(jobs);
         return NULL;
     }
-    if (db)
-        prune_resume(jobs);
+    if (db && prune_resume(jobs, db, e) < 0) {
+        jobs_destroy(jobs);
+        return NULL;
+    }
+    read_begin(jobs);
     return jobs;
 }
 
@@ -191,9 +187,12 @@ void jobs_destroy(struct jobs *jobs)
         TAILQ_REMOVE(&jobs->over, j, entry);
         job_destroy(j);
     }
+    read_free(jobs);
+    stage_free(jobs);
     crashes_destroy(jobs->crashes);
     task_rows_destroy(jobs->rows);
-    jobs_free_words(jobs);
+    words_free(&jobs->words);
+    junk_free(jobs);
     flow_unshare(jobs->flow);
     free(jobs);
 }

@@ -1,6 +1,6 @@
 /* jobprune.c - files, tasks and tries of jobs that ended long ago are removed, a bounded number of rows at a time
  *
- * From: job.c (once a minute), the start.  To: the writer.
+ * From: job.c (once a minute), the start, jobsubmit.c (a job of many files that came to nothing).  To: the writer.
  * Kept are those of the newest jobs together with `limits.job_tfs` TFs, as long as they are younger than `limits.job_age`. The job itself, with its totals
  * and its key, is never removed; memory has the newest 1000 that are over.
  */
@@ -16,7 +16,7 @@
 enum { AT_ONCE = 5000 };
 #define PRUNE_EVERY 60.0         /* s */
 
-struct step { struct jobs *jobs; uint64_t job; int gone; };
+struct step { struct jobs *jobs; uint64_t job; int gone; bool orphan; };       /* orphan: files of no job, beside any pruning */
 
 static int step_write(struct db *db, void *arg, struct err *e)
 {
@@ -49,9 +49,19 @@ static void step_then(void *arg, int rc, const struct err *e)
         j->pruned = JOB_PRUNED;
         job_put(j, CHANGE_KEEP, NULL, NULL, all_then, NULL);
     }
-    jobs->pruning = false;
-    jobs->next_prune = 0;
+    if (!x->orphan) {
+        jobs->pruning = false;
+        jobs->next_prune = 0;
+    }
     free(x);
+}
+
+void prune_files(struct jobs *jobs, uint64_t id)
+{
+    struct step *x = mem_zalloc(sizeof(*x));
+
+    *x = (struct step){ .jobs = jobs, .job = id, .orphan = true };
+    writer_put(jobs->d->writer, CHANGE_KEEP, step_write, step_then, x);
 }
 
 static void marked_then(struct job *j, int rc, const struct err *e, void *arg)
@@ -79,7 +89,7 @@ static void prune(struct job *j)
 
 static bool is_free(const struct job *j)
 {
-    return j->stored_over && !j->pruned && j->changes == 0 && j->work.records == 0;
+    return j->stored_over && !j->loading && !j->pruned && j->changes == 0 && j->work.records == 0;
 }
 
 void prune_tick(struct jobs *jobs)
@@ -106,7 +116,13 @@ void prune_tick(struct jobs *jobs)
         prune(found);
 }
 
-void prune_resume(struct jobs *jobs)
+static int orphan_row(void *arg, uint64_t job)
+{
+    prune_files(arg, job);
+    return 0;
+}
+
+int prune_resume(struct jobs *jobs, struct db *db, struct err *e)
 {
     struct job *j;
 
@@ -118,4 +134,5 @@ void prune_resume(struct jobs *jobs)
             writer_put(jobs->d->writer, CHANGE_KEEP, step_write, step_then, x);
         }
     }
+    return rows_load_orphans(db, orphan_row, jobs, e);
 }

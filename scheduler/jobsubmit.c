@@ -24,8 +24,9 @@
 
 #define STRAGGLER_LEAST 1.5      /* times the median */
 #define STRAGGLER_MOST  1000.0
-/* More files than that are taken in one turn of the loop, for seconds in which nobody else is heard. */
-enum { PATH_MOST = 4000, FILES_MAX = 300000, TASKS_MAX = 10000000, ATTEMPTS_MAX = 100 };
+enum { PATH_MOST = 4000, TASKS_MAX = 10000000, ATTEMPTS_MAX = 100 };
+enum { ASK_AGAIN_MS = 300, STEMS_TOLD = 2000, STEMS_BYTES = 500000 };
+enum { SLICE_FILES = 2000, SLICE_TASKS = 100000 };       /* of a job's files in one transaction, so that marks come between */
 
 static int path_check(const struct conf *conf, const char *path, const char *of, struct err *e)
 {
@@ -78,14 +79,32 @@ static int file_check(const struct conf *conf, const Sluice__InputFile *f, uint6
     return *tasks <= TASKS_MAX ? 0 : err_set(e, ERR_USAGE, "more than %d TFs in one job", TASKS_MAX);
 }
 
+int submit_files_check(const struct conf *conf, size_t all, Sluice__InputFile *const *files, size_t n, uint64_t *tasks, uint64_t *bad, struct err *e)
+{
+    if (all > FILES_MAX)
+        return err_set(e, ERR_USAGE, "a job has 1 to %d files, this one %zu", FILES_MAX, all);
+    for (size_t i = 0; i < n; i++) {
+        if (file_check(conf, files[i], tasks, e) < 0)
+            return -1;
+        if (bad)
+            *bad += input_tfs(files[i]) == 0;
+    }
+    return 0;
+}
+
 static int submit_check(struct session *s, const Sluice__Submit *m, struct err *e)
 {
     const struct sluiced *d = s->d;
-    uint64_t tasks = 0, bad = 0;
+    uint64_t tasks, bad;
+    size_t told = staged_count(s, &tasks, &bad);
     struct after after;
 
-    if (m->n_files == 0 || m->n_files > FILES_MAX)
-        return err_set(e, ERR_USAGE, "a job has 1 to %d files, this one %zu", FILES_MAX, m->n_files);
+    if ((m->has_files_told ? m->files_told : 0) != told)
+        return err_set(e, ERR_USAGE, "%" PRIu64 " files of this job were told before, %zu are there", m->has_files_told ? m->files_told : 0, told);
+    if (told + m->n_files == 0)
+        return err_set(e, ERR_USAGE, "a job has 1 to %d files, this one none", FILES_MAX);
+    if (m->n_files > FILES_TOLD)
+        return err_set(e, ERR_USAGE, "%zu files in one message, at most %d are taken at once: the others are to be told before", m->n_files, FILES_TOLD);
     if (m->name && m->name[0] && !str_is_name(m->name))
         return err_set(e, ERR_USAGE, "a job's name is 1 to 63 letters, digits and ._-");
     if (workflow_words_check(m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, m->options, e) < 0)
@@ -108,13 +127,10 @@ static int submit_check(struct session *s, const Sluice__Submit *m, struct err *
         if (conf_class_find(d->conf, m->classes[i]) == NULL && !flow_class_known(d->flow, m->classes[i]))
             return err_set(e, ERR_NOT_FOUND, "class '%s': there is no such class in the configuration", m->classes[i]);
     }
-    for (size_t i = 0; i < m->n_files; i++) {
-        if (file_check(d->conf, m->files[i], &tasks, e) < 0)
-            return -1;
-        bad += m->files[i]->n_tfs == 0;
-    }
+    if (submit_files_check(d->conf, told + m->n_files, m->files, m->n_files, &tasks, &bad, e) < 0)
+        return -1;
     if (m->has_max_bad && bad > m->max_bad)
-        return err_set(e, ERR_FAILED, "%" PRIu64 " of the %zu files cannot be read, at most %u may be", bad, m->n_files, m->max_bad);
+        return err_set(e, ERR_FAILED, "%" PRIu64 " of the %zu files cannot be read, at most %u may be", bad, told + m->n_files, m->max_bad);
     return 0;
 }
 
@@ -133,27 +149,29 @@ static void fill_extents(struct job_file *x, const Sluice__InputFile *f)
     }
 }
 
-static void fill_files(struct job *j, const Sluice__Submit *m)
+void submit_file_fill(struct job_file *x, const Sluice__InputFile *f, uint64_t first_task)
 {
-    j->file = mem_array(m->n_files, sizeof(*j->file));
-    j->n_files = m->n_files;
-    for (size_t i = 0; i < m->n_files; i++) {
-        const Sluice__InputFile *f = m->files[i];
-        struct job_file *x = &j->file[i];
-        x->path = mem_strdup(f->path);
-        x->first_task = j->n_tasks;
-        x->tfs = input_tfs(f);
-        if (x->tfs == 0) {
-            x->text = mem_strdup(f->text);
-            j->skipped_files++;
-            continue;
-        }
+    *x = (struct job_file){ .path = mem_strdup(f->path), .first_task = first_task, .tfs = input_tfs(f) };
+    if (x->tfs == 0)
+        x->text = mem_strdup(f->text);
+    else
         fill_extents(x, f);
+}
+
+/* Those that were told before, then those of the message. */
+static void fill_files(struct job *j, struct session *s, const Sluice__Submit *m)
+{
+    if (s->staged)
+        staged_take(s, j);
+    j->file = mem_grow(j->file, j->n_files + m->n_files, sizeof(*j->file));
+    for (size_t i = 0; i < m->n_files; i++) {
+        struct job_file *x = &j->file[j->n_files++];
+        submit_file_fill(x, m->files[i], j->n_tasks);
         j->n_tasks += x->tfs;
+        j->skipped_files += x->tfs == 0;
     }
     j->task = mem_array(j->n_tasks ? j->n_tasks : 1, sizeof(*j->task));
     j->n[TASK_WAITING] = j->n_tasks;
-    task_stems(j);
     j->state = job_state_now(j);
 }
 
@@ -201,7 +219,7 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     if (after_parse(m->after, &j->after, e) < 0)
         return -1;
     fill_classes(j, m->classes, m->n_classes);
-    fill_files(j, m);
+    fill_files(j, s, m);
     return 0;
 }
 
@@ -215,6 +233,7 @@ struct submit {
     struct submit_ask *asks;
     char   who[96];
     uint64_t twin, twin_tasks, twin_skipped;             /* the job that has its key already, found by the writer's thread; 0: none */
+    size_t at, end;                                      /* files before `at` are on disk, those before `end` on their way; the job's row comes with the last */
 };
 
 void submit_free(struct submit *x)
@@ -274,7 +293,7 @@ static int twin_row(void *arg, const struct row_job *row)
     return 0;
 }
 
-/* In the writer's thread: the files of a new job, which nobody changes; nothing of it when its key has a job already. */
+/* In the writer's thread: some files of a new job, which nobody changes; nothing of it when its key has a job already. */
 static int files_write(struct db *db, void *arg, struct err *e)
 {
     struct submit *x = arg;
@@ -285,7 +304,7 @@ static int files_write(struct db *db, void *arg, struct err *e)
         return -1;
     if (x->twin)
         return 1;
-    for (size_t i = 0; i < j->n_files; i++) {
+    for (size_t i = x->at; i < x->end; i++) {
         struct job_file *f = &j->file[i];
         struct row_job_file row = { .job = j->work.id, .number = (uint32_t)i, .path = f->path, .first_task = f->first_task, .tfs = f->tfs,
                                     .extents = f->extent, .extents_size = f->tfs * sizeof(*f->extent), .text = f->text };
@@ -295,29 +314,73 @@ static int files_write(struct db *db, void *arg, struct err *e)
     return 0;
 }
 
+static int slice_write(struct db *db, void *arg, struct err *e)
+{
+    return files_write(db, arg, e) < 0 ? -1 : 0;
+}
+
+/* The job that has its key is the answer. */
+static void answer_twin(struct job *j)
+{
+    for (struct submit_ask *a = j->submit->asks; a; a = a->next)
+        answer(a->ref, j->submit->twin, j->submit->twin_tasks, j->submit->twin_skipped, true);
+    job_discard(j);
+}
+
 static void submitted_then(struct job *j, int rc, const struct err *e, void *arg)
 {
     struct submit *x = arg;
 
+    if (x->at > 0 && (rc < 0 || x->twin) && !j->jobs->d->stopping)       /* else the next start does it */
+        prune_files(j->jobs, j->work.id);
     if (rc < 0) {
         refuse(j, e, "StateNotWritable");
         return;
     }
-    for (struct submit_ask *a = x->asks; a; a = a->next) {
-        if (x->twin)
-            answer(a->ref, x->twin, x->twin_tasks, x->twin_skipped, true);
-        else
-            answer(a->ref, j->work.id, j->n_tasks, j->skipped_files, a->existed);
-    }
     if (x->twin) {
-        job_discard(j);
+        answer_twin(j);
         return;
     }
+    for (struct submit_ask *a = x->asks; a; a = a->next)
+        answer(a->ref, j->work.id, j->n_tasks, j->skipped_files, a->existed);
     j->submit = NULL;
     submit_free(x);
     j->stored = true;
     job_gate(j);
     job_progress(j);
+}
+
+static void store(struct submit *x);
+
+static void slice_then(void *arg, int rc, const struct err *e)
+{
+    struct submit *x = arg;
+    struct err ends;
+
+    if (rc == 0 && x->job->jobs->d->stopping) {
+        rc = err_set(&ends, ERR_STATE, "sluiced ends, the job was not stored");
+        e = &ends;
+    }
+    if (rc < 0 || x->twin) {
+        submitted_then(x->job, rc, e, x);
+        return;
+    }
+    x->at = x->end;
+    store(x);
+}
+
+/* The next files; with the last of them the job. */
+static void store(struct submit *x)
+{
+    struct job *j = x->job;
+    uint64_t tasks = 0;
+
+    for (x->end = x->at; x->end < j->n_files && x->end < x->at + SLICE_FILES && tasks < SLICE_TASKS; x->end++)
+        tasks += j->file[x->end].tfs;
+    if (x->end < j->n_files)
+        writer_put(j->jobs->d->writer, CHANGE_NEW, slice_write, slice_then, x);
+    else
+        job_put(j, CHANGE_NEW, event_create(NULL, x->who, "job submit", NULL, j->work.name, NULL), files_write, submitted_then, x);
 }
 
 /* Its output folder was looked at. */
@@ -330,7 +393,29 @@ static void checked_then(void *arg, int rc, const struct err *e)
         return;
     }
     log_info("job %" PRIu64 ": %s: %" PRIu64 " TFs in %zu files, workflow %s, by %s", j->work.id, j->work.name, j->n_tasks, j->n_files, j->work.workflow, j->owner);
-    job_put(j, CHANGE_NEW, event_create(NULL, j->submit->who, "job submit", NULL, j->work.name, NULL), files_write, submitted_then, j->submit);
+    store(j->submit);
+}
+
+/* The names of its results are its own. */
+static void named_then(struct job *j, int rc, const struct err *e)
+{
+    if (rc < 0) {
+        refuse(j, e, "OutputExists");
+        return;
+    }
+    const char *stem[STEMS_TOLD];
+    uint64_t tfs[STEMS_TOLD];
+    size_t n = 0, bytes = 0;
+
+    for (size_t i = 0; i < j->n_files && n < STEMS_TOLD && bytes < STEMS_BYTES; i++) {
+        if (j->file[i].tfs == 0)
+            continue;
+        stem[n] = j->file[i].stem;
+        tfs[n] = j->file[i].tfs;
+        bytes += strlen(stem[n++]);
+    }
+    outcheck(j->work.flow, POOL_ASYNC, &(struct outcheck_ask){ .output = j->work.output, .uid = j->work.uid, .gid = j->work.gid, .stem = stem, .tfs = tfs, .n = n },
+             checked_then, j);
 }
 
 /* ---- Submit -------------------------------------------------------------------------------------- */
@@ -415,6 +500,7 @@ void job_submit(struct session *s, uint32_t id, const void *m)
         return;
     }
     if (submit_check(s, x, &e) < 0) {
+        job_unstage(s);
         session_error(s, id, &e, e.code == ERR_PERMISSION ? "NotPermitted" : NULL);
         return;
     }
@@ -429,5 +515,8 @@ void job_submit(struct session *s, uint32_t id, const void *m)
     }
     jobs->last_id++;
     ask_add(j->submit, s, id, false);
-    outcheck(jobs->flow, POOL_ASYNC, j->work.output, j->work.uid, j->work.gid, checked_then, j);
+    if (job_names(j, named_then, &e) == 0)
+        return;
+    session_busy(s, id, e.text, ASK_AGAIN_MS);
+    job_discard(j);
 }

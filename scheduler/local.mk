@@ -57,12 +57,16 @@ scheduler_libflow_a_SOURCES = \
 	%D%/job.c %D%/job.h \
 	%D%/jobcontrol.c \
 	%D%/jobdetail.c \
+	%D%/jobnames.c \
+	%D%/jobstage.c \
+	%D%/jobjunk.c \
 	%D%/jobgate.c \
 	%D%/joblist.c \
 	%D%/jobfull.c \
 	%D%/jobload.c \
 	%D%/jobpace.c \
 	%D%/jobprune.c \
+	%D%/jobread.c \
 	%D%/jobsubmit.c \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/nice_work.c \

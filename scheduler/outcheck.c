@@ -21,7 +21,9 @@ struct outcheck {
     struct outcheck *next;
     uint32_t number, uid, gid;
     int    pool;
-    char  *output;
+    char  *output, **stem;
+    uint64_t *tfs;
+    size_t n_stems;
     double until;
     unsigned n_asked;
     char   asked[ASKED_MOST][64];        /* names of nodes */
@@ -38,6 +40,10 @@ static void over(struct flow *f, struct outcheck *c, int rc, const struct err *e
         }
     }
     c->then(c->arg, rc, e);
+    for (size_t i = 0; i < c->n_stems; i++)
+        free(c->stem[i]);
+    free(c->stem);
+    free(c->tfs);
     free(c->output);
     free(c);
 }
@@ -76,6 +82,9 @@ static bool ask_next(struct flow *f, struct outcheck *c)
     m.has_uid = m.has_gid = true;
     m.uid = c->uid;
     m.gid = c->gid;
+    m.stems = c->stem;
+    m.tfs = c->tfs;
+    m.n_stems = m.n_tfs = c->n_stems;
     while (c->n_asked < ASKED_MOST && (n = next_node(f, c)) != NULL) {
         snprintf(c->asked[c->n_asked++], sizeof(c->asked[0]), "%s", n->node->name);
         if (chan_send(n->node->session->chan, c->number, &m.base) < 0)
@@ -86,15 +95,21 @@ static bool ask_next(struct flow *f, struct outcheck *c)
     return false;
 }
 
-void outcheck(struct flow *f, int pool, const char *output, uint32_t uid, uint32_t gid, void (*then)(void *arg, int rc, const struct err *e), void *arg)
+void outcheck(struct flow *f, int pool, const struct outcheck_ask *ask, void (*then)(void *arg, int rc, const struct err *e), void *arg)
 {
     static uint32_t last;
     struct outcheck *c = mem_zalloc(sizeof(*c));
 
-    *c = (struct outcheck){ .number = ++last ? last : ++last, .uid = uid, .gid = gid, .pool = pool, .output = mem_strdup(output), .then = then, .arg = arg,
-                            .next = f->outchecks };
+    *c = (struct outcheck){ .number = ++last ? last : ++last, .uid = ask->uid, .gid = ask->gid, .pool = pool, .output = mem_strdup(ask->output), .then = then,
+                            .arg = arg, .next = f->outchecks, .n_stems = ask->n };
+    c->stem = mem_array(ask->n + 1, sizeof(*c->stem));
+    c->tfs = mem_array(ask->n + 1, sizeof(*c->tfs));
+    for (size_t i = 0; i < ask->n; i++) {
+        c->stem[i] = mem_strdup(ask->stem[i]);
+        c->tfs[i] = ask->tfs[i];
+    }
     f->outchecks = c;
-    if (output[0] == '\0' || !ask_next(f, c))
+    if (ask->output[0] == '\0' || !ask_next(f, c))
         over(f, c, 0, NULL);
 }
 

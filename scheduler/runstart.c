@@ -187,5 +187,5 @@ void run_start(struct session *s, uint32_t id, const void *m)
     runs->last_id++;
     struct start_ask *ask = mem_zalloc(sizeof(*ask));
     *ask = (struct start_ask){ session_refer(s, id), r };
-    outcheck(runs->flow, POOL_ONLINE, r->work.output, r->work.uid, r->work.gid, checked_then, ask);
+    outcheck(runs->flow, POOL_ONLINE, &(struct outcheck_ask){ .output = r->work.output, .uid = r->work.uid, .gid = r->work.gid }, checked_then, ask);
 }

@@ -237,6 +237,38 @@ const char *run_reason_split(const char *reason, char word[64])
     return colon ? colon + 2 : NULL;
 }
 
+/* The listed one, newest first. NULL: it is too long ago. */
+static struct settled *ring_find(struct run *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->ring_n; i++) {
+        struct settled *s = &r->ring[(r->ring_at + 2 * r->ring_n - 1 - i) % r->ring_n];
+        if (s->id == id)
+            return s;
+    }
+    return NULL;
+}
+
+void run_unpublished(struct record *rec)
+{
+    struct run *r = run_of(rec->work);
+    struct settled *s = ring_find(r, rec->key.tf);
+
+    r->done--;
+    r->bytes_done -= rec->bytes;
+    r->failed++;
+    if (rec->node && run_share(r, rec->node)->done)
+        run_share(r, rec->node)->done--;
+    if (s) {
+        free(s->text);
+        s->text = mem_strdup(rec->text);
+        s->outcome = END_FAILED;
+        s->reason = word_number(r, rec->reason);
+    }
+    free(r->text);
+    r->text = mem_printf("TF %" PRIu64 " failed on %s: %s: %s", rec->key.tf, rec->node, rec->reason, rec->text);
+    r->failed_at = flow_now(r->work.flow);
+}
+
 /* The cause of the newest failure is what people see of the run. */
 static void say_failed(struct run *r, const struct tf *t, const struct end *end)
 {

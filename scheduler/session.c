@@ -138,6 +138,7 @@ static const struct row {
     T(START_RUN)     { run_start,         FROM_CLIENT, RIGHT_SHIFT },
     T(STOP_RUN)      { run_stop,          FROM_CLIENT, RIGHT_SHIFT },
     T(SUBMIT)        { job_submit,        FROM_CLIENT, RIGHT_SHIFT },
+    T(SUBMIT_FILES)  { job_submit_files,  FROM_CLIENT, RIGHT_SHIFT },
     T(CANCEL_JOB)    { job_cancel,        FROM_CLIENT, RIGHT_SHIFT },
     T(HOLD_JOB)      { job_hold,          FROM_CLIENT, RIGHT_SHIFT },
     T(RELEASE_JOB)   { job_release,       FROM_CLIENT, RIGHT_SHIFT },
@@ -233,6 +234,8 @@ static void held_detach(struct held *h, const char *why)
         run_source_gone(&h->s);
         h->s.source = NULL;
     }
+    if (h->s.staged != NULL)
+        job_unstage(&h->s);
 }
 
 static void held_free(struct held *h)
@@ -635,6 +638,12 @@ void session_error(struct session *s, uint32_t id, const struct err *e, const ch
     if (id == 0 || held_of(s)->closing)
         return;
     chan_send_error(s->chan, id, e, word);
+}
+
+void session_busy(struct session *s, uint32_t id, const char *text, unsigned retry_ms)
+{
+    if (id != 0 && !held_of(s)->closing)
+        send_busy(held_of(s), id, text, retry_ms);
 }
 
 struct session_ref session_refer(struct session *s, uint32_t id)

@@ -12,6 +12,7 @@ enum right { RIGHT_NONE, RIGHT_READ, RIGHT_SHIFT, RIGHT_EXPERT, RIGHT_ADMIN };
 
 struct node;
 struct source;
+struct staged;
 
 struct session {
     struct sluiced *d;
@@ -23,6 +24,7 @@ struct session {
     char            software[32];        /* its version, as the peer said */
     struct node    *node;                /* a worker's, once registered */
     struct source  *source;              /* a source's, once accepted */
+    struct staged  *staged;              /* a client's: files of a job that it is about to submit (jobstage.c) */
     uint64_t        number;              /* of the session: never used again */
 };
 
@@ -37,6 +39,7 @@ void sessions_each(struct sessions *s, void (*fn)(void *arg, struct session *), 
 void session_answer(struct session *s, uint32_t id, ProtobufCMessage *m);       /* its seq, where it has one, is set */
 void session_ok(struct session *s, uint32_t id);
 void session_error(struct session *s, uint32_t id, const struct err *e, const char *word);     /* counted by code */
+void session_busy(struct session *s, uint32_t id, const char *text, unsigned retry_ms);      /* to be asked again after so long */
 void session_close(struct session *s, const char *why);
 
 /* To answer later: remembers which session and question, not a pointer that may dangle. */

@@ -167,7 +167,6 @@ void record_free(struct record *r)
     free(r->stem);
     free(r->stages);
     free(r->log);
-    free(r->trouble);
     free(r);
     w->ops->answered(w);
 }
@@ -311,7 +310,8 @@ void flow_refused(struct session *s, uint32_t id, const void *m)
     const Sluice__Refused *r = m;
     struct answer a;
 
-    (void)id;
+    if (jobs_put_off(s, id, r->tf, &r->base, flow_refused))
+        return;
     if (answer_read(s, r->tf, r->fence, &a) < 0)
         return;
     if (a.charge == NULL) {
@@ -336,7 +336,8 @@ void flow_built(struct session *s, uint32_t id, const void *m)
     const Sluice__Built *b = m;
     struct answer a;
 
-    (void)id;
+    if (jobs_put_off(s, id, b->tf, &b->base, flow_built))
+        return;
     if (answer_read(s, b->tf, b->fence, &a) < 0)
         return;
     if (a.charge == NULL) {
@@ -371,7 +372,8 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     const Sluice__Done *d = m;
     struct answer a;
 
-    (void)id;
+    if (jobs_put_off(s, id, d->tf, &d->base, flow_done))
+        return;
     if (answer_read(s, d->tf, d->fence, &a) < 0)
         return;
     if (a.charge == NULL) {
@@ -403,12 +405,33 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     free(stages);
 }
 
+/* What was accepted cannot get its final name: there is no result, so it is not done. */
+static void publish_failed(struct record *r, const Sluice__Published *p)
+{
+    const char *word = p->word && p->word[0] ? p->word : "OutputFailed";
+
+    log_err("%s %" PRIu64 " TF %" PRIu64 ": accepted, but not published by %s: %s: %s", r->key.is_job ? "job" : "run", r->key.work, r->key.tf, r->node, word,
+            p->text);
+    counters_add(r->work->flow->d->counters, "publish_failed", 1);
+    tally_add(&r->work->failures, word, 1);
+    r->outcome = END_FAILED;
+    free(r->reason);
+    free(r->text);
+    r->reason = mem_strdup(word);
+    r->text = mem_strdup(p->text);
+    if (r->key.is_job)
+        job_unpublished(r);
+    else
+        run_unpublished(r);
+}
+
 void flow_published(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Published *p = m;
     struct answer a;
 
-    (void)id;
+    if (jobs_put_off(s, id, p->tf, &p->base, flow_published))
+        return;
     if (answer_read(s, p->tf, p->fence, &a) < 0)
         return;
     struct record *r = record_find(a.f, a.is_job, a.work, p->tf->id);
@@ -416,17 +439,11 @@ void flow_published(struct session *s, uint32_t id, const void *m)
         counters_add(s->d->counters, "published_again", r == NULL);
         return;
     }
-    if (p->text && p->text[0]) {
-        counters_add(s->d->counters, "publish_failed", r->trouble == NULL);
-        free(r->trouble);
-        r->trouble = mem_strdup(p->text);
-        log_err("%s %" PRIu64 " TF %" PRIu64 ": accepted, but not published by %s: %s", a.is_job ? "job" : "run", a.work, p->tf->id, s->node->name, p->text);
-        r->work->ops->answered(r->work);
-        return;
-    }
     if (a.n->records)
         a.n->records--;
-    r->published = true;
+    r->published = true;                         /* or never will be: nobody waits for it any more */
+    if (p->text && p->text[0])
+        publish_failed(r, p);
     record_store(r);
 }
 
@@ -466,6 +483,12 @@ bool settle_somebody_else(const struct tf *t)
             return true;
     }
     return false;
+}
+
+/* Its place is another's: no node can do better. */
+static bool blames_output(const char *word)
+{
+    return strcmp(word, "OutputExists") == 0;
 }
 
 /* Its process died of it: nobody knows what it does to the next one. */
@@ -512,7 +535,7 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
         set_aside(t, node, device, text);
         return;
     }
-    bool last = t->tries >= w->ops->attempts(w) || (blames_input(word) && (t->tries >= 2 || !settle_somebody_else(t)));
+    bool last = t->tries >= w->ops->attempts(w) || blames_output(word) || (blames_input(word) && (t->tries >= 2 || !settle_somebody_else(t)));
     if (last) {
         w->ops->settle(t, &(struct end){ .outcome = blames_source(word) ? END_LOST : END_FAILED, .reason = word, .text = text,
                                          .node = node, .device = device });
@@ -543,7 +566,8 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     const char *word = x->word && x->word[0] ? x->word : "Unknown";
     struct answer a;
 
-    (void)id;
+    if (jobs_put_off(s, id, x->tf, &x->base, flow_failed))
+        return;
     if (answer_read(s, x->tf, x->fence, &a) < 0)
         return;
     if (x->crash && x->crash[0])
@@ -580,7 +604,7 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     s->node->failed++;
     log_info("%s %" PRIu64 " TF %" PRIu64 ": attempt %u failed on %s: %s%s%s", a.is_job ? "job" : "run", a.work, x->tf->id, a.at.attempt,
              s->node->name, word, x->text ? ": " : "", x->text ? x->text : "");
-    if (!blames_source(word))
+    if (!blames_source(word) && !blames_output(word))
         doubt(a.n, t, x, word);
     if (a.goes_on)
         return;                                  /* the other try decides */
@@ -682,6 +706,12 @@ static void held_reconcile(struct fnode *n, const Sluice__Held *h, Sluice__Regis
     struct charge *c = ledger_find(&n->flow->ledger, &key);
     struct record *r = record_find(n->flow, h->tf->has_job, key.work, key.tf);
 
+    if (key.is_job && jobs_is_loading(n->flow->d->jobs, key.work) && h->bytes <= n->account.load->size) {
+        if (c == NULL)                           /* its node has it: settle_adopt will say of which task it is */
+            c = ledger_charge(&n->flow->ledger, &n->account, &key, h->bytes, h->phase == SLUICE__PHASE__BUILDING, NULL, flow_now(n->flow));
+        c->seen = c->seen || c->account == &n->account;
+        return;
+    }
     if (c && c->account == &n->account) {
         c->seen = true;
         if (h->phase != SLUICE__PHASE__BUILDING) {
@@ -738,6 +768,50 @@ static void pulled_elsewhere(struct flow *f, const char *node)
             }
         }
     }
+}
+
+/* As if its worker had said just now what it holds. */
+static void late_reconcile(struct fnode *n, struct charge *c)
+{
+    Sluice__Tf tf = SLUICE__TF__INIT;
+    Sluice__Fence fence = SLUICE__FENCE__INIT;
+    Sluice__Held h = SLUICE__HELD__INIT;
+    Sluice__Registered out = SLUICE__REGISTERED__INIT;
+
+    tf.has_job = tf.has_id = fence.has_epoch = fence.has_attempt = h.has_phase = h.has_bytes = true;
+    tf.job = c->key.work;
+    tf.id = c->key.tf;
+    fence.epoch = c->key.epoch;
+    fence.attempt = (uint32_t)c->key.attempt;
+    h.tf = &tf;
+    h.fence = &fence;
+    h.phase = c->building ? SLUICE__PHASE__BUILDING : SLUICE__PHASE__QUEUED;
+    h.bytes = c->bytes;
+    ledger_return(&n->flow->ledger, c);
+    held_reconcile(n, &h, &out);
+    if (out.n_forget > 0)
+        verdict_send(n->node, &tf, &fence, false, NULL, NULL);
+    flow_registered_free(&out);
+    n->node->n_tfs = n->account.n;
+    if (n->account.n == 0)
+        node_emptied(n->node);
+}
+
+void settle_adopt(struct work *w)
+{
+    struct flow *f = w->flow;
+    struct charge *c, *next;
+
+    HASH_ITER(hh, f->ledger.all, c, next) {
+        if (c->key.is_job && c->key.work == w->id && c->tf == NULL)
+            late_reconcile(c->account->owner, c);
+    }
+    for (struct fnode *n = f->nodes; n; n = n->hh.next) {
+        if (n->announced)
+            pulled_elsewhere(f, n->node->name);
+        n->redo = f->redo = true;
+    }
+    flow_kick(f);
 }
 
 void flow_worker_registered(struct node *node, const Sluice__Register *reg, Sluice__Registered *out)

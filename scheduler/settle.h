@@ -24,7 +24,6 @@ struct record {
     bool   stored, published;
     bool   writing;              /* the writer reads it now */
     bool   released;             /* of a run: the sources were told to let go */
-    char  *trouble;              /* why it could not be published */
 };
 
 struct record *record_create(struct tf *t, const struct end *end, bool incomplete);
@@ -36,6 +35,9 @@ void record_restore(struct work *w, uint64_t tf, struct fence fence, const char 
 /* Stores r (again) with its work's totals; by run.c and job.c. */
 void run_store_record(struct record *r);
 void job_store_record(struct record *r);
+/* r was counted as done, and has failed since: its result could not be published. */
+void run_unpublished(struct record *r);
+void job_unpublished(struct record *r);
 /* A try at a job's TF that came to nothing while another one is under way, or will be. */
 void job_store_try(struct tf *t, struct fence at, const char *node, const struct tried *how);
 void record_free(struct record *r);
@@ -51,6 +53,8 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
 void settle_reject(struct node *n, const struct tf *t, struct fence at);
 /* Whether a node could take t that has not had it. */
 bool settle_somebody_else(const struct tf *t);
+/* The tasks of that job are in memory now: what workers said meanwhile that they hold of it becomes its own, or is given up. */
+void settle_adopt(struct work *w);
 /* Everything charged to n goes elsewhere or is lost. */
 void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text);
 

@@ -30,85 +30,6 @@ void task_set(struct job *j, uint64_t number, enum task_state state)
     j->task[number].state = (uint8_t)state;
 }
 
-/* ---- names of results ---------------------------------------------------------------------- */
-
-/* The name of a file without its folder and a trailing ".tf", safe as a part of a file's name. */
-static char *stem_of(const char *path)
-{
-    const char *name = strrchr(path, '/');
-    char *stem = mem_strdup(name ? name + 1 : path);
-    size_t n = strlen(stem);
-
-    if (n > 3 && strcmp(stem + n - 3, ".tf") == 0)
-        stem[n -= 3] = '\0';
-    if (n > 180)
-        stem[180] = '\0';
-    if (stem[0] == '\0' || stem[0] == '.')
-        stem[0] = '_';
-    if (stem[0] == '_' && n == 0) {
-        free(stem);
-        return mem_strdup("_");
-    }
-    return stem;
-}
-
-struct stem { UT_hash_handle hh; char *text; unsigned next; };
-
-static struct stem *stem_find(struct stem *all, const char *text)
-{
-    struct stem *s;
-
-    HASH_FIND_STR(all, text, s);
-    return s;
-}
-
-static struct stem *stem_add(struct stem **all, const char *text)
-{
-    struct stem *s = mem_zalloc(sizeof(*s));
-
-    s->text = mem_strdup(text);
-    s->next = 2;
-    HASH_ADD_KEYPTR(hh, *all, s->text, strlen(s->text), s);
-    return s;
-}
-
-/* In the order of the files, so that a restart gives the same names. */
-void task_stems(struct job *j)
-{
-    struct stem *all = NULL, *s, *next;
-
-    for (size_t i = 0; i < j->n_files; i++) {
-        char *wish = stem_of(j->file[i].path);
-        if (j->file[i].tfs == 0) {
-            j->file[i].stem = wish;
-            continue;
-        }
-        while ((s = stem_find(all, wish))) {
-            char *base = mem_strdup(s->text);
-            free(wish);
-            wish = mem_printf("%s~%u", base, s->next++);
-            free(base);
-        }
-        stem_add(&all, wish);
-        j->file[i].stem = wish;
-    }
-    HASH_ITER(hh, all, s, next) {
-        HASH_DEL(all, s);
-        free(s->text);
-        free(s);
-    }
-}
-
-char *task_stem_of(const struct job *j, uint64_t number)
-{
-    const struct job_file *f = job_file_of(j, number);
-    char rerun[24] = "";
-
-    if (j->reruns > 0)
-        snprintf(rerun, sizeof(rerun), "rerun-%u/", j->reruns);
-    return mem_printf("%s%s.%" PRIu64, rerun, f->stem, number - f->first_task);
-}
-
 static char *task_stem(const struct tf *t)
 {
     return task_stem_of(job_of(t->work), t->id);
@@ -123,7 +44,7 @@ void job_store_record(struct record *rec)
                             .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
                             .published = rec->published, .seconds = rec->seconds, .time = rec->time, .log = rec->log };
 
-    row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : j->task[rec->key.tf].aside ? "set-aside" : "failed";
+    row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : j->task && j->task[rec->key.tf].aside ? "set-aside" : "failed";
     rec->writing = true;
     task_rows_put(j, &row, rec);
 }
@@ -289,6 +210,27 @@ static void task_settle(struct tf *t, const struct end *end)
     job_progress(j);
 }
 
+void job_unpublished(struct record *rec)
+{
+    struct job *j = job_of(rec->work);
+    struct task *x = j->task ? &j->task[rec->key.tf] : NULL;
+
+    if (x) {
+        task_set(j, rec->key.tf, TASK_FAILED);
+        x->code = jobs_word(j->jobs, rec->reason);
+        free(x->text);
+        x->text = mem_strdup(rec->text);
+    } else {                                     /* over for long: only its totals are in memory */
+        j->n[TASK_DONE]--;
+        j->n[TASK_FAILED]++;
+    }
+    if (j->ended == 0)
+        return;
+    if (j->n[TASK_DONE] == 0 && j->state == SLUICE__JOB_STATE__JOB_DONE)
+        j->state = SLUICE__JOB_STATE__JOB_FAILED;
+    job_put(j, CHANGE_KEEP, NULL, NULL, NULL, NULL);
+}
+
 static void task_answered(struct work *w)
 {
     struct job *j = job_of(w);
@@ -448,6 +390,10 @@ static void tasks_answer(void *arg, struct job *j, const struct err *e)
 void job_tasks(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__GetTasks *x = m;
+    const struct job *j = job_find(s->d->jobs, x->job);
+
+    if (j && job_is_unread(s, id, j))
+        return;
     struct tasks_ask *ask = mem_zalloc(sizeof(*ask));
 
     *ask = (struct tasks_ask){ .ref = session_refer(s, id), .from = x->from, .limit = x->limit && x->limit < 20000 ? x->limit : 1000, .all = x->n_states == 0 };
@@ -460,7 +406,7 @@ void job_tasks(struct session *s, uint32_t id, const void *m)
 
 /* ---- loading ------------------------------------------------------------------------------- */
 
-struct loading { struct job *job; struct err *e; };
+struct loading { struct job *job; struct task_live *live; struct err *e; };
 
 static int load_file(void *arg, const struct row_job_file *row)
 {
@@ -518,6 +464,67 @@ static void load_running(struct job *j, const struct row_task *row)
     t->pulled = true;
 }
 
+/* Rows that mean more than the state of a task: what was at work, what waits after a failure, what is accepted but not published. */
+static bool is_live(const struct row_task *row)
+{
+    if (strcmp(row->state, "done") == 0)
+        return !row->published;
+    return strcmp(row->state, "running") == 0 || (strcmp(row->state, "waiting") == 0 && row->tries > 0);
+}
+
+static void live_add(struct task_live *live, const struct row_task *row)
+{
+    struct live_row *x = mem_zalloc(sizeof(*x));
+
+    x->row = *row;
+    for (unsigned i = 0; i < TASK_STATES; i++) {
+        if (strcmp(row->state, task_state_name[i]) == 0)
+            x->row.state = task_state_name[i];
+    }
+    x->row.node = x->text[0] = mem_strdup(row->node);
+    x->row.device = x->text[1] = mem_strdup(row->device);
+    x->row.code = x->text[2] = mem_strdup(row->code);
+    x->row.text = x->text[3] = mem_strdup(row->text);
+    x->row.digest = x->text[4] = mem_strdup(row->digest);
+    x->row.stem = x->text[5] = mem_strdup(row->stem);
+    x->row.deaths = x->text[6] = mem_strdup(row->deaths);
+    x->row.log = NULL;
+    *live->last = x;
+    live->last = &x->next;
+}
+
+void task_live_free(struct task_live *live)
+{
+    struct live_row *x;
+
+    while ((x = live->first)) {
+        live->first = x->next;
+        for (size_t i = 0; i < ARRAY_LEN(x->text); i++)
+            free(x->text[i]);
+        free(x);
+    }
+}
+
+static void live_take(struct job *j, const struct row_task *row)
+{
+    if (strcmp(row->state, "done") == 0) {
+        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
+                       false, row->time);
+        return;
+    }
+    task_set(j, row->number, TASK_WAITING);
+    if (strcmp(row->state, "running") == 0)
+        load_running(j, row);
+    else
+        load_waiting(j, row);
+}
+
+void task_live_take(struct job *j, const struct task_live *live)
+{
+    for (const struct live_row *x = live->first; x; x = x->next)
+        live_take(j, &x->row);
+}
+
 static int load_task(void *arg, const struct row_task *row)
 {
     struct loading *l = arg;
@@ -539,31 +546,33 @@ static int load_task(void *arg, const struct row_task *row)
     x->aside = strcmp(row->state, "set-aside") == 0;
     if (x->aside)
         task_set(j, row->number, TASK_FAILED);
-    if (strcmp(row->state, "running") == 0 && !j->ended)
-        load_running(j, row);
-    if (strcmp(row->state, "waiting") == 0 && row->tries > 0 && !j->ended)
-        load_waiting(j, row);
-    if (x->state == TASK_DONE && !row->published && !j->ended)
-        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
-                       false, row->time);
+    if (l->live && is_live(row))
+        live_add(l->live, row);
     return 0;
 }
 
-int task_load(struct job *j, struct db *db, struct err *e)
+int task_load_files(struct job *j, struct db *db, struct err *e)
 {
-    struct loading l = { j, e };
+    struct loading l = { .job = j, .e = e };
+
+    return rows_load_job_files(db, j->work.id, load_file, &l, e);
+}
+
+int task_load(struct job *j, struct db *db, struct task_live *live, struct err *e)
+{
+    struct loading l = { j, live, e };
     uint64_t cancelled = j->n[TASK_CANCELLED];
 
     j->task = mem_array(j->n_tasks ? j->n_tasks : 1, sizeof(*j->task));
     memset(j->n, 0, sizeof(j->n));
     j->n[TASK_WAITING] = j->n_tasks;
-    if (rows_load_job_files(db, j->work.id, load_file, &l, e) < 0)
+    if (task_load_files(j, db, e) < 0)
         return -1;
     task_stems(j);
     if (rows_load_tasks(db, j->work.id, load_task, &l, e) < 0)
         return -1;
     for (uint64_t i = 0; i < j->n_tasks && (j->ended || cancelled); i++) {
-        if (j->task[i].state == TASK_WAITING && tf_find(&j->work, i) == NULL)
+        if (j->task[i].state == TASK_WAITING)
             task_set(j, i, TASK_CANCELLED);
     }
     return 0;
@@ -572,17 +581,15 @@ int task_load(struct job *j, struct db *db, struct err *e)
 static int load_unpublished(void *arg, const struct row_task *row)
 {
     struct loading *l = arg;
-    struct job *j = l->job;
 
-    if (row->state != NULL && strcmp(row->state, "done") == 0 && !row->published && row->number < j->n_tasks)
-        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
-                       false, row->time);
+    if (row->state != NULL && strcmp(row->state, "done") == 0 && !row->published && row->number < l->job->n_tasks)
+        live_add(l->live, row);
     return 0;
 }
 
-int task_load_unpublished(struct job *j, struct db *db, struct err *e)
+int task_load_unpublished(struct job *j, struct db *db, struct task_live *live, struct err *e)
 {
-    struct loading l = { j, e };
+    struct loading l = { j, live, e };
 
     return rows_load_tasks(db, j->work.id, load_unpublished, &l, e);
 }

@@ -548,6 +548,24 @@ int rows_load_job_files(struct db *db, uint64_t job, int (*each)(void *arg, cons
     return cursor_close(&c, stopped);
 }
 
+int rows_load_orphans(struct db *db, int (*each)(void *arg, uint64_t job), void *arg, struct err *e)
+{
+    /* From number to number by the index: a job may have a million files. */
+    static const char text[] = "WITH RECURSIVE n(job) AS (SELECT min(job) FROM job_file UNION ALL SELECT (SELECT min(job) FROM job_file WHERE job > n.job) FROM n"
+                               " WHERE n.job IS NOT NULL) SELECT job FROM n WHERE job IS NOT NULL AND job NOT IN (SELECT id FROM job)";
+    sqlite3_stmt *s = NULL;
+    int step = SQLITE_ERROR, stopped = 0;
+
+    if (sqlite3_prepare_v2(db->sql, text, -1, &s, NULL) == SQLITE_OK) {
+        while (stopped == 0 && (step = sqlite3_step(s)) == SQLITE_ROW)
+            stopped = each(arg, (uint64_t)sqlite3_column_int64(s, 0));
+    }
+    if (stopped == 0 && step != SQLITE_DONE)
+        stopped = db_fail(db, e, "cannot read the state");
+    sqlite3_finalize(s);
+    return stopped;
+}
+
 int rows_load_tasks(struct db *db, uint64_t job, int (*each)(void *arg, const struct row_task *), void *arg, struct err *e)
 {
     struct cursor c;
@@ -625,10 +643,14 @@ static int largest(struct db *db, const char *table, const char *column, uint64_
 int rows_load_ids(struct db *db, struct row_ids *ids, struct err *e)
 {
     struct row_ids found;
+    uint64_t files;                              /* a job whose files were on their way to the disk had a number, too */
+    if (largest(db, "job_file", "job", &files, e) < 0)
+        return -1;
     if (largest(db, "mark", "id", &found.mark, e) < 0 || largest(db, "move", "id", &found.move, e) < 0 ||
         largest(db, "run", "id", &found.run, e) < 0 || largest(db, "job", "id", &found.job, e) < 0 ||
         largest(db, "crash", "id", &found.crash, e) < 0 || largest(db, "event", "seq", &found.event, e) < 0)
         return -1;
+    found.job = found.job > files ? found.job : files;
     *ids = found;
     return 0;
 }

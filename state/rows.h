@@ -87,6 +87,9 @@ struct row_job_file { uint64_t job; uint32_t number; const char *path; uint64_t 
 int rows_put_job_file(struct db *db, const struct row_job_file *f, struct err *e);
 int rows_load_job_files(struct db *db, uint64_t job, int (*each)(void *arg, const struct row_job_file *), void *arg, struct err *e);
 
+/* Numbers of jobs that have files and no row: their files were on the way to the disk when sluiced ended. */
+int rows_load_orphans(struct db *db, int (*each)(void *arg, uint64_t job), void *arg, struct err *e);
+
 /* A task has a row from its first attempt on. state: running done failed cancelled set-aside waiting. */
 struct row_task {
     uint64_t job, number; const char *state, *node, *device, *code, *text, *digest, *stem; uint64_t epoch; uint32_t attempt; int published; double seconds; int64_t time;

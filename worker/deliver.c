@@ -262,10 +262,10 @@ static void run(struct pool_task *t)
     }
     switch (x->step) {
     case STEP_WRITE:
-        x->end = deliver_write(x->dir, x->stem, x->fence, x->out, x->n, &x->why);
+        x->end = deliver_write(x->dir, x->stem, x->tf, x->fence, x->out, x->n, &x->why);
         break;
     case STEP_PUBLISH:
-        x->end = deliver_publish(x->dir, x->stem, x->fence, &x->why);
+        x->end = deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
         break;
     case STEP_REMOVE:
         x->end = deliver_remove(x->dir, x->stem, x->fence, &x->why);
@@ -320,7 +320,13 @@ static void delivered(struct delivery *x)
     held_answer(h, &x->done->base);
 }
 
-static void say_published(struct worker *w, struct tf_name tf, struct fence fence, const char *why)
+/* Stable words for how a delivery ended. */
+static const char *end_word(enum deliver_end end)
+{
+    return end == DELIVER_CORRUPT ? "DigestMismatch" : end == DELIVER_TAKEN ? "OutputExists" : "OutputFailed";
+}
+
+static void say_published(struct worker *w, struct tf_name tf, struct fence fence, const char *word, const char *why)
 {
     Sluice__Published m = SLUICE__PUBLISHED__INIT;
     struct tf_id id;
@@ -330,6 +336,7 @@ static void say_published(struct worker *w, struct tf_name tf, struct fence fenc
     m.tf = &id.tf;
     m.fence = &id.fence;
     worker_text(text, sizeof text, why);
+    m.word = (char *)word;
     m.text = why ? text : NULL;
     link_send(w->link, &m.base);
 }
@@ -345,7 +352,7 @@ static void finish(struct delivery *x)
     if (!ok && x->step != STEP_WRITE)
         log_warning("%s: %s: %s", tf_text(x->tf, x->fence, line), x->step == STEP_PUBLISH ? "not published" : "not removed", x->why.text);
     if (x->step == STEP_PUBLISH)
-        say_published(w, x->tf, x->fence, ok ? NULL : x->why.text);
+        say_published(w, x->tf, x->fence, ok ? NULL : end_word(x->end), ok ? NULL : x->why.text);
     if (h == NULL) {
         delivery_free(x);
         return;
@@ -356,8 +363,7 @@ static void finish(struct delivery *x)
         outputs_close(x);
         x->undelivered = false;
         x->all->undelivered--;
-        held_fail(h, x->cancelled ? "Cancelled" : x->end == DELIVER_CORRUPT ? "DigestMismatch" : "OutputFailed", NULL,
-                  x->device, NULL, "%s", x->cancelled ? h->cancelled : x->why.text);
+        held_fail(h, x->cancelled ? "Cancelled" : end_word(x->end), NULL, x->device, NULL, "%s", x->cancelled ? h->cancelled : x->why.text);
     } else {
         held_remove(h);
     }
@@ -493,7 +499,7 @@ void deliver_accept(struct held *h)
         return;
     }
     if (h->answer_type == SLUICE__TYPE__DONE)
-        say_published(h->worker, h->key.name, h->key.fence, NULL);
+        say_published(h->worker, h->key.name, h->key.fence, NULL, NULL);
     held_remove(h);
 }
 
@@ -515,7 +521,7 @@ void deliver_stray(struct deliver *d, const Sluice__Verdict *m)
         return;
     if (m->output == NULL || m->output[0] != '/' || !deliver_stem_ok(m->stem)) {
         if (m->accepted)
-            say_published(d->worker, tf, fence, NULL);           /* there were no files */
+            say_published(d->worker, tf, fence, NULL, NULL);           /* there were no files */
         return;
     }
     struct work *work = works_find(&d->worker->works, tf.run, tf.job);

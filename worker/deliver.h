@@ -39,12 +39,13 @@ void delivery_free(struct delivery *d);
 
 /* ---- the thread's part, alone for tests ---- */
 struct output { char *stage; int fd; uint64_t size, count; char *digest; char *json; };
-enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVER_NEVER, DELIVER_CORRUPT };
-/* Writes all outputs and their .json, fsyncs files and folder. Whatever does not end well leaves none of them. */
-enum deliver_end deliver_write(const char *output, const char *stem, struct fence fence, const struct output *out, unsigned n, struct err *e);
-/* Links what an attempt wrote to the final names, never over another file: one that is there with the same bytes counts as published, another is an
- * error. Then the attempt's names go. Files that are gone already count as published when the final name is there. */
-enum deliver_end deliver_publish(const char *output, const char *stem, struct fence fence, struct err *e);
+enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVER_NEVER, DELIVER_CORRUPT, DELIVER_TAKEN };
+/* Writes all outputs and their .json, fsyncs files and folder. Whatever does not end well leaves none of them. DELIVER_TAKEN: a final name is another's. */
+enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, struct err *e);
+/* Links what an attempt wrote to the final names, never over another file: one that is there with the same bytes, and a .json beside it that names this
+ * very TF, counts as published, any other is DELIVER_TAKEN. Then the attempt's names go. Files that are gone already count as published when the final names
+ * are there and are this TF's. */
+enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e);
 enum deliver_end deliver_remove(const char *output, const char *stem, struct fence fence, struct err *e);
 bool deliver_stem_ok(const char *stem);          /* relative, no "..", no empty part */
 

@@ -2,10 +2,13 @@
  *
  * From: link.c (CheckOutput).  To: a thread, with that user's rights; link.c (OutputChecked).
  * What a delivery will do is done: the folder is made, a file written, given a second name, removed. A full disk is no reason to refuse: results wait for it.
+ * Files that lie there already under names of results-to-be are a reason; a folder of very many is looked through for LOOK_LIMIT only: each delivery looks
+ * for its own names again.
  */
 #include "config.h"
 #include "outcheck.h"
 
+#include "clock.h"
 #include "file.h"
 #include "link.h"
 #include "log.h"
@@ -15,6 +18,7 @@
 #include "userio.h"
 #include "worker.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,7 +27,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHECKS_MOST = 64 };
+enum { CHECKS_MOST = 64, LOOK_STEP = 1024 };
+#define LOOK_LIMIT 1.5                           /* s */
 
 struct outcheck {
     struct pool_task task;
@@ -31,6 +36,7 @@ struct outcheck {
     struct user_id user;
     uint32_t id;
     char *output;
+    struct stem { char *text; uint64_t tfs; } *stem; size_t n_stems;      /* sorted */
     char **roots; unsigned n_roots;
     enum err_code code; char text[400];
 };
@@ -72,6 +78,56 @@ static void try_files(struct outcheck *c, int dir)
     unlinkat(dir, second, 0);
 }
 
+static int compare_stems(const void *a, const void *b)
+{
+    return strcmp(((const struct stem *)a)->text, ((const struct stem *)b)->text);
+}
+
+/* STEM.K.STAGE or STEM.K.STAGE.json, with one of the stems and K one of its TFs. */
+static bool is_result(const struct outcheck *c, const char *name)
+{
+    char *copy = mem_strdup(name), *dot, *end;
+    struct stem key = { copy, 0 }, *found = NULL;
+    size_t n = strlen(copy);
+
+    if (n > 5 && strcmp(copy + n - 5, ".json") == 0)
+        copy[n - 5] = '\0';
+    if ((dot = strrchr(copy, '.')) != NULL) {
+        *dot = '\0';                              /* the stage */
+        if ((dot = strrchr(copy, '.')) != NULL && dot[1] >= '0' && dot[1] <= '9') {
+            uint64_t k = strtoull(dot + 1, &end, 10);
+            bool number = *end == '\0';
+            *dot = '\0';
+            found = bsearch(&key, c->stem, c->n_stems, sizeof *c->stem, compare_stems);
+            if (found && (!number || k >= found->tfs))
+                found = NULL;
+        }
+    }
+    free(copy);
+    return found != NULL;
+}
+
+static void try_names(struct outcheck *c, int dir)
+{
+    int64_t until = clock_mono_ns() + (int64_t)(LOOK_LIMIT * 1e9);
+    int fd = c->n_stems > 0 ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+
+    for (unsigned i = 1; d && c->code == 0 && (entry = readdir(d)) != NULL; i++) {
+        if (is_result(c, entry->d_name)) {
+            c->code = ERR_STATE;
+            snprintf(c->text, sizeof c->text, "%.300s is there already: results are never put over other files", entry->d_name);
+        }
+        if (i % LOOK_STEP == 0 && clock_mono_ns() > until)
+            break;
+    }
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+}
+
 static void try_folder(struct outcheck *c)
 {
     char *real;
@@ -95,6 +151,8 @@ static void try_folder(struct outcheck *c)
         snprintf(c->text, sizeof c->text, "it leads to %.300s, below none of roots_output", real);
     } else {
         try_files(c, dir);
+        if (c->code == 0)
+            try_names(c, dir);
     }
     if (dir >= 0)
         close(dir);
@@ -134,9 +192,21 @@ static void ended(struct pool_task *t)
         answer(c->worker, c->id, c->code, c->text);
     for (unsigned i = 0; i < c->n_roots; i++)
         free(c->roots[i]);
+    for (size_t i = 0; i < c->n_stems; i++)
+        free(c->stem[i].text);
+    free(c->stem);
     free(c->roots);
     free(c->output);
     free(c);
+}
+
+static void take_stems(struct outcheck *c, const Sluice__CheckOutput *m)
+{
+    c->n_stems = m->n_stems < m->n_tfs ? m->n_stems : m->n_tfs;
+    c->stem = mem_array(c->n_stems + 1, sizeof *c->stem);
+    for (size_t i = 0; i < c->n_stems; i++)
+        c->stem[i] = (struct stem){ mem_strdup(m->stems[i]), m->tfs[i] };
+    qsort(c->stem, c->n_stems, sizeof *c->stem, compare_stems);
 }
 
 void outcheck_take(struct worker *w, uint32_t id, const Sluice__CheckOutput *m)
@@ -154,6 +224,7 @@ void outcheck_take(struct worker *w, uint32_t id, const Sluice__CheckOutput *m)
     c->user = (struct user_id){ m->has_uid && m->has_gid, m->uid, m->gid };
     c->id = id;
     c->output = mem_strdup(m->output);
+    take_stems(c, m);
     c->n_roots = w->conf->n_roots_output;
     c->roots = mem_array(c->n_roots + 1, sizeof *c->roots);
     for (unsigned i = 0; i < c->n_roots; i++)

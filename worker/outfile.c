@@ -1,7 +1,8 @@
 /* outfile.c - the files of a result: written under an attempt's name, linked to the final one
  *
  * From: deliver.c, in its threads.  To: the output folder.
- * STAGE has no dot, so the names of one stem are never taken for those of another that begins alike.
+ * STAGE has no dot, so the names of one stem are never taken for those of another that begins alike. Whose a final name is its .json says, which is
+ * linked with it: nothing of another run, job or TF counts as ours, whatever bytes it has.
  */
 #include "config.h"
 #include "deliver.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +90,58 @@ static enum deliver_end sync_folder(const char *folder, struct err *e)
     }
     close(fd);
     return DELIVER_OK;
+}
+
+/* ---- whose a final name is ------------------------------------------------------------------------ */
+
+enum { PROVENANCE_MOST = 1 << 20 };
+
+static bool is_number(const json_t *j, const char *key, uint64_t value)
+{
+    const json_t *v = json_object_get(j, key);
+
+    return json_is_integer(v) && (uint64_t)json_integer_value(v) == value;
+}
+
+/* Whether the provenance beside a final name tells of this TF of this run or job. */
+static bool is_ours(int dir, const char *final, struct tf_name tf)
+{
+    char *path = mem_printf("%s.json", final);
+    int fd = openat(dir, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    json_t *j = NULL;
+
+    free(path);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= PROVENANCE_MOST)
+        j = json_loadfd(fd, 0, NULL);
+    bool ours = is_number(j, tf.run ? "run" : "job", tf.run ? tf.run : tf.job) && is_number(j, "tf", tf.id);
+    json_decref(j);
+    if (fd >= 0)
+        close(fd);
+    return ours;
+}
+
+static bool is_there(int dir, const char *name)
+{
+    struct stat st;
+
+    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static enum deliver_end taken(const char *final, struct err *e)
+{
+    err_set(e, ERR_STATE, "%s is there already and is no result of this TF; it is left as it is", final);
+    return DELIVER_TAKEN;
+}
+
+/* DELIVER_TAKEN: a file of somebody else has this name, or that of its provenance. */
+static enum deliver_end look_at(int dir, const char *final, struct tf_name tf, struct err *e)
+{
+    char *json = mem_printf("%s.json", final);
+    bool there = is_there(dir, final) || is_there(dir, json);
+
+    free(json);
+    return there && !is_ours(dir, final, tf) ? taken(final, e) : DELIVER_OK;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -177,13 +231,22 @@ static enum deliver_end make_folder(const char *folder, struct err *e)
     return DELIVER_OK;
 }
 
-enum deliver_end deliver_write(const char *output, const char *stem, struct fence fence, const struct output *out, unsigned n, struct err *e)
+enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, struct err *e)
 {
     char suffix[64], *folder = folder_of(output, stem);
     enum deliver_end end = make_folder(folder, e);
     struct err ignored;
 
     suffix_of(fence, suffix);
+    for (unsigned i = 0; i < n && end == DELIVER_OK; i++) {
+        char *final = mem_printf("%s/%s.%s", output, stem, out[i].stage);
+        end = look_at(AT_FDCWD, final, tf, e);
+        free(final);
+    }
+    if (end == DELIVER_TAKEN) {
+        free(folder);
+        return end;
+    }
     for (unsigned i = 0; i < n && end == DELIVER_OK; i++) {
         char *data = mem_printf("%s/%s.%s%s", output, stem, out[i].stage, suffix);
         char *json = mem_printf("%s/%s.%s.json%s", output, stem, out[i].stage, suffix);
@@ -280,55 +343,110 @@ static int same_bytes(int dir, const char *a, const char *b)
     return same;
 }
 
-struct publish { const char *suffix; bool json; };
+struct publish { const char *suffix; struct tf_name tf; bool json; unsigned ours; };
+
+/* The final name of an attempt's file; whether it is a provenance. */
+static bool final_of(const struct publish *p, const char *name, char final[NAME_MAX + 1])
+{
+    size_t n = strlen(name) - strlen(p->suffix);
+
+    snprintf(final, NAME_MAX + 1, "%.*s", (int)n, name);
+    return n > 5 && strcmp(final + n - 5, ".json") == 0;
+}
+
+static bool same_file(int dir, const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return fstatat(dir, a, &x, AT_SYMLINK_NOFOLLOW) == 0 && fstatat(dir, b, &y, AT_SYMLINK_NOFOLLOW) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Before anything gets its final name: whether all of it can. Half of it may have it, from before a crash. */
+static enum deliver_end look_one(int dir, const char *name, void *arg, struct err *e)
+{
+    const struct publish *p = arg;
+    char final[NAME_MAX + 1];
+
+    if (final_of(p, name, final) || same_file(dir, name, final))
+        return DELIVER_OK;
+    return look_at(dir, final, p->tf, e);
+}
 
 /* Gives the file its second name. A provenance that is there already tells of the same bytes, or of bytes that are gone. */
 static enum deliver_end link_one(int dir, const char *name, void *arg, struct err *e)
 {
     const struct publish *p = arg;
     char final[NAME_MAX + 1];
-    size_t n = strlen(name) - strlen(p->suffix);
-    bool json = n > 5 && strncmp(name + n - 5, ".json", 5) == 0;
+    bool json = final_of(p, name, final);
 
     if (json != p->json)
         return DELIVER_OK;
-    snprintf(final, sizeof final, "%.*s", (int)n, name);
     if (linkat(dir, name, dir, final, 0) == 0)
         return DELIVER_OK;
     int error = errno;
-    if (error == EEXIST && (json || same_bytes(dir, name, final)))
-        return DELIVER_OK;
     if (error == EPERM || error == EOPNOTSUPP || error == ENOSYS) {       /* a file system without hard links */
         if (syscall(SYS_renameat2, dir, name, dir, final, 1 /* RENAME_NOREPLACE */) == 0)
             return DELIVER_OK;
         error = errno;
     }
+    if (error == EEXIST && (same_file(dir, name, final) || json))
+        return DELIVER_OK;                       /* look_one saw whose it is */
+    if (error == EEXIST && !is_ours(dir, final, p->tf))
+        return taken(final, e);                  /* made since */
+    if (error == EEXIST && same_bytes(dir, name, final))
+        return DELIVER_OK;
     if (error == EEXIST) {
-        err_set(e, ERR_STATE, "%s is there already with other bytes; it is left as it is", final);
-        return DELIVER_NEVER;
+        err_set(e, ERR_STATE, "%s is there already, from another try at this TF and with other bytes; it is left as it is", final);
+        return DELIVER_TAKEN;
     }
     errno = error;
     return fail(e, final);
 }
 
-enum deliver_end deliver_publish(const char *output, const char *stem, struct fence fence, struct err *e)
+/* Of a file under its final name. */
+static enum deliver_end count_ours(int dir, const char *name, void *arg, struct err *e)
+{
+    struct publish *p = arg;
+    char final[NAME_MAX + 1];
+
+    if (final_of(p, name, final))
+        return DELIVER_OK;
+    if (!is_ours(dir, final, p->tf))
+        return taken(final, e);
+    p->ours++;
+    return DELIVER_OK;
+}
+
+/* Nothing lies under the attempt's names: it was published before. */
+static enum deliver_end published_before(const char *folder, const char *stem, struct publish *p, const char *try_name, struct err *e)
+{
+    struct publish all = { "", p->tf, false, 0 };
+    unsigned n;
+    enum deliver_end end = each(folder, stem, "", count_ours, &all, &n, e);
+
+    if (end == DELIVER_OK && all.ours == 0) {
+        err_set(e, ERR_NOT_FOUND, "%s/%s: neither the files of try %s nor published ones are there", folder, stem, try_name);
+        end = DELIVER_NEVER;
+    }
+    return end;
+}
+
+enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e)
 {
     char suffix[64], *folder = folder_of(output, stem);
-    struct publish data = { suffix, false }, json = { suffix, true };
-    unsigned n = 0, there = 0;
+    struct publish data = { suffix, tf, false, 0 }, json = { suffix, tf, true, 0 };
+    unsigned n = 0;
 
     suffix_of(fence, suffix);
-    enum deliver_end end = each(folder, stem, suffix, link_one, &data, &n, e);
-    if (end == DELIVER_OK && n > 0)
-        end = each(folder, stem, suffix, link_one, &json, &n, e);
-    if (end == DELIVER_OK && n == 0) {
-        end = each(folder, stem, "", NULL, NULL, &there, e);
-        if (end == DELIVER_OK && there == 0) {
-            err_set(e, ERR_NOT_FOUND, "%s/%s: neither the files of try %s nor published ones are there", output, stem, suffix + 2);
-            end = DELIVER_NEVER;
-        }
-    } else if (end == DELIVER_OK) {
-        end = sync_folder(folder, e);
+    enum deliver_end end = each(folder, stem, suffix, look_one, &data, &n, e);
+    if (end == DELIVER_OK && n == 0)
+        end = published_before(folder, stem, &data, suffix + 2, e);
+    if (end == DELIVER_OK && n > 0) {
+        end = each(folder, stem, suffix, link_one, &data, &n, e);
+        if (end == DELIVER_OK)
+            end = each(folder, stem, suffix, link_one, &json, &n, e);
+        if (end == DELIVER_OK)
+            end = sync_folder(folder, e);
         if (end == DELIVER_OK)
             end = each(folder, stem, suffix, unlink_one, NULL, &n, e);
     }

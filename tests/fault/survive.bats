@@ -82,7 +82,7 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
 
 @test "a job of hundreds of TFs while everything is killed, stopped, cut off and filled up: each TF done once, results bit for bit those of an undisturbed run" {
   need_rooms
-  local tfs harm id state n=0 counts=()
+  local tfs harm id state n=0 counts=() settled=-1 now moved_s
   tfs=300; [[ -z ${SLUICE_SOAK:-} ]] || tfs=10000
   RANDOM=$SEED
   sluice simulate -o "$FARM/in" --frames 50 --tracks 2 --bins 200 --seed "$SEED" >/dev/null 2>&1
@@ -96,12 +96,14 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   daemon
   async 'n[001-003]'
   for node in n001 n002 n003; do again_worker "$node"; done
-  start_s=$SECONDS
+  start_s=$SECONDS moved_s=$SECONDS
   id=$(sluice submit --input "$FARM/list" --workflow decode --output "$FARM/out" --attempts 100)
   for ((;;)); do
-    state=$(sluice job show "$id" --json 2>/dev/null | jq -r '.jobs[0] | select(.state == "done" or .state == "failed") | .state') || state=
-    [[ -z $state ]] || break
-    [[ $((SECONDS - start_s)) -lt $((60 + tfs / 3)) ]] || { sluice job show "$id"; false; }
+    read -r state now < <(sluice job show "$id" --json 2>/dev/null | jq -r '.jobs[0] | "\(.state) \(.done + .failed)"') || state= now=$settled
+    [[ $state != done && $state != failed ]] || break
+    # however long it takes on a busy machine, it gets on
+    [[ $now == "$settled" ]] || settled=$now moved_s=$SECONDS
+    [[ $((SECONDS - moved_s)) -lt 90 ]] || { sluice job show "$id"; false; }
     harm=${HARMS[RANDOM % ${#HARMS[@]}]}
     ((++n % 12)) || harm=${SLOW_HARMS[RANDOM % ${#SLOW_HARMS[@]}]}
     counts+=("$harm")
@@ -231,7 +233,7 @@ try() { local rc; while :; do "$@" 2>"$FARM/try.err" && rc=0 || rc=$?; [[ $rc -e
   wait_until 30 is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
   local looked=0 now
   while read -r id state attempt; do
-    [ "$state" = cancelled ]
+    [ "$state" = cancelled ] || { echo "job $id: confirmed as cancelled, then '$state' in attempt '$attempt'"; false; }
     job_is "$id" '[.state, .done, .cancelled] | join(" ")' "cancelled 0 1"
     now=$(sluice job tfs "$id" --json 2>/dev/null | jq -r '.tasks[0] | "\(.state) \(.attempt)"')
     [[ -n $now ]] || continue        # of old jobs the tries are not in memory

@@ -170,3 +170,45 @@ refused() {
   [ "$(find "$FARM/out" -name '*.digits' | wc -l)" -eq 1 ]
   sluice check
 }
+
+@test "names of results never collide: refused at submit while it can be seen, else the TF fails; nothing is done without a result of its own" {
+  async_farm 300
+  mkdir "$FARM/a" "$FARM/b"; cp "$(sample 2)" "$FARM/a/x.tf"; cp "$(sample 2)" "$FARM/b/x.tf"; cp "$(sample 2)" "$FARM/b/y.tf"
+  first=$(sluice submit "$FARM/a/x.tf" --output "$FARM/out" --hold)
+  refused 4 "job $first is on and delivers results of the name x into that folder" sluice submit "$FARM/b/x.tf" --output "$FARM/out"
+  # the same folder by another name cannot be seen: the second to be done fails
+  ln -s out "$FARM/alias"; mkdir -p "$FARM/out"
+  second=$(sluice submit "$FARM/b/x.tf" --output "$FARM/alias" --hold)
+  sluice job release "$first"
+  sluice wait job "$first" --timeout 60s
+  sluice job release "$second"
+  run sluice wait job "$second" --timeout 60s
+  [ "$status" -eq 10 ]
+  is '.tasks[0] | [.state, .code, .attempt] | map(tostring) | join(" ")' 'failed OutputExists 1' sluice job tfs "$second"
+  json '.tasks[0].text' sluice job tfs "$second" | grep -q 'x.0.digits is there already'
+  is '.jobs[0].failures | map("\(.name) \(.value)") | join(" ")' 'OutputExists 1' sluice job show "$second"
+  # of a job that is over the files are what counts
+  refused 4 "x.0.digits" sluice submit "$FARM/b/x.tf" --output "$FARM/out"
+  [ "$(jq -r '"\(.job) \(.tf)"' "$FARM/out/x.0.digits.json")" = "$first 0" ]
+  mkdir "$FARM/kept"; mv "$FARM"/out/x.* "$FARM/kept"
+  sluice job rerun "$second" --failed
+  sluice wait job "$second" --timeout 60s
+  cmp "$FARM/kept/x.0.digits" "$FARM/out/x.0.digits"
+  # a rerun of all has a folder of its own, which somebody else may have filled
+  mkdir "$FARM/out/rerun-1"; echo precious >"$FARM/out/rerun-1/x.0.digits"
+  sluice job rerun "$second"
+  run sluice wait job "$second" --timeout 60s
+  [ "$status" -eq 10 ]
+  is '.tasks[0].code' OutputExists sluice job tfs "$second"
+  [ "$(cat "$FARM/out/rerun-1/x.0.digits")" = precious ]
+  # a run's results and a foreign file: that TF has failed
+  run=$(sluice run start --output "$FARM/runs" --policy buffer)
+  mkdir -p "$FARM/runs/$run"; for i in {0..9}; do echo precious >"$FARM/runs/$run/tf-$i.digits"; done
+  sluice replay "$FARM/b/y.tf" --run "$run" || true
+  sluice run stop "$run" || true
+  is '.runs[0] | [.done, .failed] | map(tostring) | join(" ")' '0 1' sluice run show "$run"
+  json '.runs[0].text' sluice run show "$run" | grep -q OutputExists
+  [ "$(cat "$FARM"/runs/"$run"/* | sort -u)" = precious ]
+  [ -z "$(find "$FARM" -name '*.a[0-9]*-*')" ]
+  sluice check
+}

@@ -188,14 +188,37 @@ uint64_t history_seq(const struct history *h)
     return 1;
 }
 
-/* At once, instead of in a thread. */
+/* At once, instead of in a thread; or when the test says so. */
+struct late { struct late *next; void (*work)(void *arg), (*done)(void *arg); void *arg; };
+
 int helper_run(struct helper *h, void (*work)(void *arg), void (*done)(void *arg), void *arg, struct err *e)
 {
     (void)h;
     (void)e;
+    if (world.slow_helper) {
+        struct late *x = mem_zalloc(sizeof(*x)), **p = &world.late;
+        *x = (struct late){ NULL, work, done, arg };
+        while (*p)
+            p = &(*p)->next;
+        *p = x;
+        return 0;
+    }
     work(arg);
     done(arg);
     return 0;
+}
+
+bool world_help(void)
+{
+    struct late *x = world.late;
+
+    if (x == NULL)
+        return false;
+    world.late = x->next;
+    x->work(x->arg);
+    x->done(x->arg);
+    free(x);
+    return true;
 }
 
 /* ---- sessions ------------------------------------------------------------------------------- */
@@ -240,6 +263,18 @@ void session_error(struct session *s, uint32_t id, const struct err *e, const ch
     m.code = e->code;
     m.text = (char *)e->text;
     m.word = (char *)word;
+    session_answer(s, id, &m.base);
+}
+
+void session_busy(struct session *s, uint32_t id, const char *text, unsigned retry_ms)
+{
+    Sluice__Error m = SLUICE__ERROR__INIT;
+
+    m.has_code = m.has_retry_ms = true;
+    m.code = ERR_STATE;
+    m.text = (char *)text;
+    m.word = "Busy";
+    m.retry_ms = retry_ms;
     session_answer(s, id, &m.base);
 }
 
@@ -388,6 +423,12 @@ static void commit_some(unsigned n)
             c->then(c->arg, 0, NULL);
         free(c);
     }
+}
+
+void world_commit_batch(void)
+{
+    if (world.first && world.writable)
+        commit_some(world.queued);
 }
 
 void world_commit(void)

@@ -28,17 +28,21 @@ struct world {
     struct change { struct change *next; int (*write)(struct db *, void *, struct err *); void (*then)(void *, int, const struct err *); void *arg; } *first, **last;
     unsigned queued, emptied;
     bool writable;
+    bool slow_helper;                    /* what is asked of a thread waits for world_help */
+    struct late *late;
     bool sampled;                        /* every result is made again elsewhere */
     unsigned wrong; struct node *wrong_node; char wrong_text[300];       /* what health was told of wrong results */
 };
 
 extern struct world world;
 
+bool world_help(void);                   /* does the oldest thing that a thread was asked for; false: there is none */
 void world_open(void);
 void world_close(void);
 /* Ends flow, runs and jobs as a crash does (changes that were not committed are gone) and starts them again from the database. */
 void world_restart(void);
 void world_commit(void);                 /* writes and answers all that is queued */
+void world_commit_batch(void);           /* only what is queued now */
 void world_turn(void);                   /* the turn's end, with the answers of what was committed */
 void world_pass(double s);               /* time goes by, in ticks */
 

@@ -61,8 +61,10 @@ HANDLER(flow_refused) HANDLER(flow_built) HANDLER(flow_done) HANDLER(flow_failed
 HANDLER(run_start) HANDLER(run_stop) HANDLER(run_list) HANDLER(run_tfs) HANDLER(run_samples) HANDLER(run_source) HANDLER(run_announce)
 HANDLER(run_end_of_stream) HANDLER(job_submit) HANDLER(job_list) HANDLER(job_tasks) HANDLER(job_cancel) HANDLER(job_hold) HANDLER(job_release) HANDLER(job_rerun) HANDLER(flow_wait)
 HANDLER(crash_list) HANDLER(crash_purge) HANDLER(job_tries) HANDLER(why_ask) HANDLER(outcheck_answer)
+HANDLER(job_submit_files)
 
 WEAK void run_source_gone(struct session *s) { (void)s; }
+WEAK void job_unstage(struct session *s) { (void)s; }
 WEAK void run_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Run ***runs, size_t *n) { (void)d; (void)all; (void)id; *runs = NULL; *n = 0; }
 WEAK void run_fill_free(Sluice__Run **runs, size_t n) { (void)runs; (void)n; }
 WEAK void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n) { (void)d; (void)all; (void)id; *jobs = NULL; *n = 0; }

@@ -68,7 +68,10 @@ static uint64_t submit(const struct wish *w, bool *existed)
     m.files = files;
     m.n_files = w->n;
     m.workflow = "decode";
-    m.output = (char *)(w->output ? w->output : "/tmp/out");
+    char own[40];                                        /* jobs that are on together have no names in common */
+    static unsigned count;
+    snprintf(own, sizeof(own), "/tmp/out-%u", ++count);
+    m.output = (char *)(w->output ? w->output : own);
     m.key = (char *)w->key;
     m.has_attempts = w->attempts != 0;
     m.attempts = w->attempts;
@@ -148,6 +151,17 @@ static void detailed(void *arg, struct job *j, const struct err *e)
     (void)arg;
     (void)e;
     assert_non_null(j);
+}
+
+static void answer_unpublished(struct node *n, const Sluice__Assign *a, const char *word, const char *text)
+{
+    Sluice__Published m = SLUICE__PUBLISHED__INIT;
+
+    m.tf = a->tf;
+    m.fence = a->fence;
+    m.word = (char *)word;
+    m.text = (char *)text;
+    flow_published(n->session, 0, &m);
 }
 
 /* With its tasks, which are read again for one that was over at a restart. */
@@ -1492,6 +1506,424 @@ static void crashes_are_kept_and_purged(void **state)
 
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
+/* A foreign file has the final name: what was accepted has no result, so it is not done; also after a restart, and of a job that is over. */
+static void what_cannot_be_published_fails(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 3 }, .n = 1 };
+    Sluice__Assign *a[3];
+    struct node *n[3];
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    for (int i = 0; i < 3; i++) {
+        a[i] = assigned_somewhere(&n[i]);
+        assert_non_null(a[i]);
+        answer_built(n[i], a[i]);
+        answer_done(n[i], a[i], true);
+        world_turn();
+    }
+    answer_unpublished(n[0], a[0], "OutputExists", "x.0.digits is there already and is no result of this TF");
+    answer_unpublished(n[0], a[0], "OutputExists", "said twice");
+    world_turn();
+    struct job *j = the_job(id);
+    assert_int_equal(j->n[TASK_DONE], 2);
+    assert_int_equal(j->n[TASK_FAILED], 1);
+    assert_int_equal(tally_sum(j->work.failures), 1);
+    assert_string_equal(j->task[a[0]->tf->id].code, "OutputExists");
+    world_check();
+    answer_published(n[1], a[1]);
+    world_turn();
+    for (int i = 0; i < 250 && !the_job(id)->stored_over; i++)
+        world_pass(0.05);                                /* the third one's node does not come back in time */
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    world_restart();
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    world_turn();
+    answer_unpublished(n[2], a[2], "OutputFailed", "neither its files nor published ones are there");
+    world_turn();
+    assert_int_equal(job_find(world.d.jobs, id)->n[TASK_DONE], 1);
+    restart();
+    j = the_job(id);
+    assert_int_equal(j->n[TASK_DONE], 1);
+    assert_int_equal(j->n[TASK_FAILED], 2);
+    assert_int_equal(j->work.records, 0);
+    assert_string_equal(j->task[a[2]->tf->id].code, "OutputFailed");
+    assert_string_equal(j->task[a[2]->tf->id].text, "neither its files nor published ones are there");
+    for (int i = 0; i < 3; i++)
+        FREE(a[i]);
+}
+
+/* No other node is asked for what no node can do, and none is blamed. */
+static void a_name_that_is_taken_is_tried_once(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_failed(n, a, "OutputExists");
+    FREE(a);
+    assert_true(flow_cooling_s(n) == 0);
+    finish_all();
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_FAILED);
+    assert_string_equal(the_job(id)->task[0].code, "OutputExists");
+    assert_int_equal(the_job(id)->task[0].attempt, 1);
+}
+
+/* ---- names ---- */
+
+/* In one folder jobs that are on have no names in common; one that is over is the worker's business. */
+static void B24_names_of_jobs_in_one_folder_do_not_collide(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf", "/data/y.tf" }, .tfs = { 1, 1 }, .n = 2, .output = "/tmp/same", .hold = true };
+    struct wish other = { .path = { "/other/z.tf", "/other/y.tf" }, .tfs = { 1, 1 }, .n = 2, .output = "/tmp/same" };
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    assert_int_equal(submit(&other, NULL), 0);
+    error_of(ERR_STATE, "results of the name y into that folder");
+    other.tfs[1] = 0;                                    /* a file that cannot be read has no results */
+    uint64_t second = submit(&other, NULL);
+    assert_int_equal(second, id + 2);
+    other.tfs[1] = 1;
+    other.output = "/tmp/another";
+    assert_int_equal(submit(&other, NULL), id + 3);
+    restart();
+    other.output = "/tmp/same";
+    other.path[0] = "/third/q.tf";
+    assert_int_equal(submit(&other, NULL), 0);           /* the names of a job from before the start count, too */
+    error_of(ERR_STATE, "name y");
+    Sluice__CancelJob c = SLUICE__CANCEL_JOB__INIT;
+    c.has_id = true;
+    c.id = id;
+    job_cancel(client, 7, &c);
+    world_turn();
+    assert_true(submit(&other, NULL) > second);
+    finish_all();
+}
+
+/* Two that come together: the names of the first are not on disk yet. */
+static void a_job_in_the_same_folder_waits_for_one_that_is_being_taken_in(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .output = "/tmp/same", .hold = true };
+
+    (void)state;
+    world.writable = true;
+    Sluice__Submit m = SLUICE__SUBMIT__INIT;
+    Sluice__InputFile file = SLUICE__INPUT_FILE__INIT, *files = &file;
+    uint64_t size = MB;
+    file.path = "/b/x.tf";
+    file.has_offset = true;
+    file.sizes = &size;
+    file.n_sizes = 1;
+    m.files = &files;
+    m.n_files = 1;
+    m.workflow = "decode";
+    m.output = "/tmp/same";
+    m.has_hold = m.hold = true;
+    job_submit(client, 5, &m);                           /* not committed yet */
+    job_submit(client, 6, &m);
+    Sluice__Error *e = TAKE(client, sluice__error);
+    assert_non_null(e);
+    assert_string_equal(e->word, "Busy");
+    assert_true(e->retry_ms > 0);
+    FREE(e);
+    world_turn();
+    FREE(TAKE(client, sluice__submitted));
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_STATE, "name x");
+}
+
+/* ---- very many files ---- */
+
+enum { MANY = 4500 };
+
+static void tell_files(unsigned from, unsigned n, unsigned tfs)
+{
+    Sluice__SubmitFiles m = SLUICE__SUBMIT_FILES__INIT;
+    Sluice__InputFile *file = mem_array(n, sizeof(*file)), **files = mem_array(n, sizeof(struct Sluice__InputFile *));
+    uint64_t sizes[2] = { MB, MB };
+
+    for (unsigned i = 0; i < n; i++) {
+        sluice__input_file__init(&file[i]);
+        files[i] = &file[i];
+        file[i].path = mem_printf("/many/%u.tf", from + i);
+        file[i].has_offset = true;
+        file[i].sizes = sizes;
+        file[i].n_sizes = tfs;
+    }
+    m.files = files;
+    m.n_files = n;
+    job_submit_files(client, 4, &m);
+    for (unsigned i = 0; i < n; i++)
+        free(file[i].path);
+    free(file);
+    free(files);
+}
+
+static void submit_told(uint64_t told, const char *key)
+{
+    Sluice__Submit m = SLUICE__SUBMIT__INIT;
+
+    m.workflow = "none";
+    m.has_files_told = told > 0;
+    m.files_told = told;
+    m.has_hold = m.hold = true;
+    m.key = (char *)key;
+    job_submit(client, 5, &m);
+}
+
+static int count_orphan(void *arg, uint64_t job)
+{
+    (void)job;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+static unsigned orphans(void)
+{
+    unsigned n = 0;
+    struct err e;
+
+    assert_int_equal(rows_load_orphans(world.db, count_orphan, &n, &e), 0);
+    return n;
+}
+
+/* Told in parts, stored in parts with room for marks between them, one job at the end; killed on the way, nothing of it is left and its number does not come
+ * again. */
+static void B26_a_job_of_very_many_files_is_taken_in_slices(void **state)
+{
+    unsigned slices = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < MANY; i += 1500) {
+        tell_files(i, 1500, 2);
+        FREE(TAKE(client, sluice__ok));
+    }
+    submit_told(MANY - 1, NULL);
+    error_of(ERR_USAGE, "4499 files of this job were told before, 4500 are there");
+    assert_null(client->staged);                         /* and what was told is gone */
+    for (unsigned i = 0; i < MANY; i += 1500)
+        tell_files(i, 1500, 2);
+    submit_told(MANY, "many");
+    assert_int_equal(world.queued, 1);
+    for (slices = 0; world_sent(client, &sluice__submitted__descriptor) == 0; slices++) {
+        assert_true(slices < 10);
+        world_commit_batch();
+    }
+    assert_int_equal(slices, 3);
+    Sluice__Submitted *s = TAKE(client, sluice__submitted);
+    assert_int_equal(s->tasks, 2 * MANY);
+    uint64_t id = s->id;
+    FREE(s);
+    for (unsigned i = 0; i < MANY; i += 1500)
+        tell_files(i, 1500, 2);
+    submit_told(MANY, NULL);
+    world_commit_batch();
+    assert_int_equal(orphans(), 1);
+    restart();                                           /* killed when some of its files were on disk */
+    world_turn();
+    assert_null(job_find(world.d.jobs, id + 1));
+    assert_int_equal(orphans(), 0);
+    struct job *j = the_job(id);
+    assert_int_equal(j->n_files, MANY);
+    assert_string_equal(j->file[MANY - 1].path, "/many/4499.tf");
+    assert_string_equal(j->file[MANY - 1].stem, "4499");
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .hold = true };
+    assert_int_equal(submit(&w, NULL), id + 2);
+    world_check();
+}
+
+/* What is told belongs to its connection; a bad file ends it all. */
+static void files_that_were_told_go_with_their_connection(void **state)
+{
+    Sluice__SubmitFiles bad = SLUICE__SUBMIT_FILES__INIT;
+    Sluice__InputFile file = SLUICE__INPUT_FILE__INIT, *files = &file;
+
+    (void)state;
+    tell_files(0, 100, 1);
+    assert_int_equal(world.d.jobs->staged_files, 100);
+    file.path = "no/absolute/path";
+    bad.files = &files;
+    bad.n_files = 1;
+    job_submit_files(client, 4, &bad);
+    error_of(ERR_USAGE, "absolute path");
+    assert_int_equal(world.d.jobs->staged_files, 0);
+    tell_files(0, 100, 1);
+    job_unstage(client);
+    assert_int_equal(world.d.jobs->staged_files, 0);
+    tell_files(0, 100, 1);
+    for (int i = 0; i < 25 && world.d.jobs->staged; i++)
+        world_pass(3);
+    assert_null(client->staged);                         /* nothing more came for a minute */
+    world_forget_sent(client);
+}
+
+static void max_bad_counts_files_without_tfs_only(void **state)
+{
+    Sluice__Submit m = SLUICE__SUBMIT__INIT;
+    Sluice__InputFile file = SLUICE__INPUT_FILE__INIT, *files = &file;
+    uint64_t sizes[2] = { MB, MB };
+
+    (void)state;
+    file.path = "/a/x.tf";
+    file.has_offset = true;
+    file.sizes = sizes;
+    file.n_sizes = 2;
+    m.files = &files;
+    m.n_files = 1;
+    m.workflow = "none";
+    m.has_max_bad = true;
+    job_submit(client, 5, &m);
+    world_turn();
+    assert_int_equal(world_sent(client, &sluice__submitted__descriptor), 1);
+    world_forget_sent(client);
+    finish_all();
+}
+
+/* ---- tasks that are read while all else is served ---- */
+
+static void busy(void)
+{
+    Sluice__Error *e = TAKE(client, sluice__error);
+
+    assert_non_null(e);
+    assert_string_equal(e->word, "Busy");
+    assert_non_null(strstr(e->text, "its tasks are being read"));
+    FREE(e);
+}
+
+/* Until a job's tasks are read: what workers hold of it is theirs, what they say waits, nothing of it changes; then all of it counts, once. */
+static void B39_workers_and_people_come_before_the_tasks_are_read(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 8 }, .n = 1 };
+    Sluice__Assign *a[4];
+    struct node *at[4];
+    Sluice__Held held[4], mine[4];
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    for (int i = 0; i < 4; i++) {
+        a[i] = assigned_somewhere(&at[i]);
+        assert_non_null(a[i]);
+        answer_built(at[i], a[i]);
+    }
+    world_turn();
+    answer_done(at[0], a[0], true);                      /* accepted, to be published */
+    world_turn();
+    world.slow_helper = true;
+    world_restart();
+    client = world_peer("client");
+    struct job *j = job_find(world.d.jobs, id);
+    assert_true(j->loading);
+    assert_int_equal(j->n[TASK_DONE], 1);
+    assert_int_equal(j->n[TASK_WAITING], 7);
+    world_check();
+    for (int i = 0; i < 4; i++) {
+        sluice__held__init(&held[i]);
+        held[i].tf = a[i]->tf;
+        held[i].fence = a[i]->fence;
+        held[i].has_phase = held[i].has_bytes = true;
+        held[i].phase = i == 0 ? SLUICE__PHASE__ACCEPTED : SLUICE__PHASE__PROCESSING;
+        held[i].bytes = MB;
+    }
+    for (int m = 0; m < 2; m++) {
+        struct idset forget = { 0 };
+        size_t k = 0;
+        for (int i = 0; i < 3; i++) {                    /* the last one's worker lost it */
+            if (at[i] == (m ? n2 : n1))
+                mine[k++] = held[i];
+        }
+        world_connect(m ? n2 : n1, mine, k, &forget);
+        assert_int_equal(forget.count, 0);
+        assert_int_equal((m ? n2 : n1)->n_tfs, k);       /* a node that holds something is not empty */
+        idset_free(&forget);
+    }
+    answer_done(at[1], a[1], true);
+    answer_published(at[0], a[0]);
+    Sluice__CancelJob c = SLUICE__CANCEL_JOB__INIT;
+    Sluice__GetTasks t = SLUICE__GET_TASKS__INIT;
+    c.has_id = t.has_job = true;
+    c.id = t.job = id;
+    job_cancel(client, 7, &c);
+    busy();
+    job_tasks(client, 7, &t);
+    busy();
+    for (int i = 0; i < 40; i++)
+        world_pass(0.05);
+    assert_int_equal(j->n[TASK_DONE], 1);
+    assert_null(TAKE(n1->session, sluice__assign));
+    assert_null(TAKE(n2->session, sluice__assign));
+    Sluice__Job **list;
+    size_t n_list;
+    job_fill(&world.d, false, id, &list, &n_list);
+    assert_int_equal(n_list, 1);
+    assert_string_equal(list[0]->why, "Loading");
+    job_fill_free(list, n_list);
+    assert_true(world_help());
+    assert_false(j->loading);
+    world_turn();
+    world_check();
+    assert_int_equal(j->n[TASK_DONE], 2);                /* what was said meanwhile */
+    assert_int_equal(j->work.records, 1);                /* published is the first, not the second */
+    for (int i = 1; i < 2; i++)
+        answer_published(at[i], a[i]);
+    answer_done(at[2], a[2], true);
+    world_turn();
+    answer_published(at[2], a[2]);
+    world.slow_helper = false;
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 8);
+    assert_int_equal(j->task[a[3]->tf->id].attempt, 2);
+    assert_int_equal(j->task[a[1]->tf->id].attempt, 1);
+    for (int i = 0; i < 4; i++)
+        FREE(a[i]);
+}
+
+/* A worker that goes again before the tasks are read, one with a TF of a job that is cancelled, and results of a job that is over. */
+static void what_a_worker_said_before_the_tasks_are_read_goes_with_it(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    world_turn();
+    world.slow_helper = true;
+    world_restart();
+    client = world_peer("client");
+    Sluice__Held held = SLUICE__HELD__INIT;
+    held.tf = a->tf;
+    held.fence = a->fence;
+    held.has_phase = held.has_bytes = true;
+    held.phase = SLUICE__PHASE__PROCESSING;
+    held.bytes = MB;
+    world_connect(n, &held, 1, NULL);
+    answer_done(n, a, true);
+    world_disconnect(n);
+    flow_worker_lost(n, "no contact");
+    assert_int_equal(n->n_tfs, 0);
+    assert_true(world_help());
+    world.slow_helper = false;
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 0);
+    world_check();
+    FREE(a);
+    world_connect(n, NULL, 0, NULL);
+    world_connect(n == n1 ? n2 : n1, NULL, 0, NULL);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1504,6 +1936,15 @@ int main(void)
         WITH_WORLD(B39_details_of_jobs_are_pruned_by_number_and_age),
         WITH_WORLD(B21_no_task_waits_for_a_worker_that_is_gone),
         WITH_WORLD(every_tf_of_every_file_is_done_once_under_a_name_of_its_own),
+        WITH_WORLD(B24_names_of_jobs_in_one_folder_do_not_collide),
+        WITH_WORLD(a_job_in_the_same_folder_waits_for_one_that_is_being_taken_in),
+        WITH_WORLD(B26_a_job_of_very_many_files_is_taken_in_slices),
+        WITH_WORLD(files_that_were_told_go_with_their_connection),
+        WITH_WORLD(max_bad_counts_files_without_tfs_only),
+        WITH_WORLD(B39_workers_and_people_come_before_the_tasks_are_read),
+        WITH_WORLD(what_a_worker_said_before_the_tasks_are_read_goes_with_it),
+        WITH_WORLD(what_cannot_be_published_fails),
+        WITH_WORLD(a_name_that_is_taken_is_tried_once),
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
         WITH_WORLD(classes_are_kept),
         WITH_WORLD(a_cancelled_job_never_runs_after_the_confirmation),

@@ -24,6 +24,7 @@
 
 static char dir[64];
 static const struct fence first = { 3, 1 }, second = { 3, 2 };
+static const struct tf_name ours = { .job = 7, .id = 1 }, others = { .job = 8, .id = 1 };
 
 static int setup(void **unused)
 {
@@ -43,7 +44,7 @@ static int teardown(void **unused)
 
 static struct output output(const char *stage, const char *text)
 {
-    struct output o = { (char *)stage, memfd_create("o", MFD_CLOEXEC), strlen(text), 1, NULL, (char *)"{}" };
+    struct output o = { (char *)stage, memfd_create("o", MFD_CLOEXEC), strlen(text), 1, NULL, (char *)"{\"job\": 7, \"tf\": 1}" };
     assert_int_equal(write(o.fd, text, strlen(text)), strlen(text));
     o.digest = mem_printf("%016" PRIx64, (uint64_t)XXH3_64bits(text, strlen(text)));
     return o;
@@ -59,7 +60,7 @@ static void write_as(struct fence f, const char *stem, const char *text)
 {
     struct output o = output("digits", text);
     struct err e;
-    assert_int_equal(deliver_write(dir, stem, f, &o, 1, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, stem, ours, f, &o, 1, &e), DELIVER_OK);
     output_free(&o);
 }
 
@@ -90,12 +91,12 @@ static void written_then_published_once(void **unused)
 
     write_as(first, "7/tf-1", "hello");
     assert_folder("7", "tf-1.digits.a3-1 tf-1.digits.json.a3-1");
-    assert_int_equal(deliver_publish(dir, "7/tf-1", first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, &e), DELIVER_OK);
     assert_folder("7", "tf-1.digits tf-1.digits.json");
     assert_content("7/tf-1.digits", "hello");
-    assert_int_equal(deliver_publish(dir, "7/tf-1", first, &e), DELIVER_OK);     /* redone after a restart */
+    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, &e), DELIVER_OK);     /* redone after a restart */
     write_as(second, "7/tf-1", "hello");                                        /* the same bytes by another try */
-    assert_int_equal(deliver_publish(dir, "7/tf-1", second, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, second, &e), DELIVER_OK);
     assert_folder("7", "tf-1.digits tf-1.digits.json");
 }
 
@@ -105,20 +106,59 @@ static void other_bytes_are_never_replaced(void **unused)
     struct err e;
 
     write_as(first, "a", "hello");
-    assert_int_equal(deliver_publish(dir, "a", first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
     write_as(second, "a", "hellO");
-    assert_int_equal(deliver_publish(dir, "a", second, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_TAKEN);
     assert_non_null(strstr(e.text, "a.digits"));
     assert_content("a.digits", "hello");
     assert_int_equal(deliver_remove(dir, "a", second, &e), DELIVER_OK);
     assert_folder("", "a.digits a.digits.json");
 }
 
+/* The same bytes of another job are no result of ours, before and after they were written; a file without provenance is nobody's. */
+static void what_another_made_never_counts_as_ours(void **unused)
+{
+    (void)unused;
+    struct output o = output("digits", "hello");
+    char *alone = mem_printf("%s/b.digits", dir);
+    struct err e;
+
+    write_as(first, "a", "hello");
+    write_as(second, "a", "hello");
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", others, second, &e), DELIVER_TAKEN);
+    assert_non_null(strstr(e.text, "a.digits is there already"));
+    assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_TAKEN);       /* nor when nothing of the try is there any more */
+    assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &e), DELIVER_TAKEN);
+    assert_folder("", "a.digits a.digits.a3-2 a.digits.json a.digits.json.a3-2");
+    assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &e), DELIVER_OK);       /* this very TF once more */
+    assert_int_equal(file_replace(alone, "hello", 5, 0644, &e), 0);
+    assert_int_equal(deliver_write(dir, "b", ours, first, &o, 1, &e), DELIVER_TAKEN);
+    assert_content("b.digits", "hello");
+    free(alone);
+    output_free(&o);
+}
+
+/* As a crash between two names leaves it. */
+static void half_published_is_finished(void **unused)
+{
+    (void)unused;
+    char *from = mem_printf("%s/a.digits.a3-1", dir), *to = mem_printf("%s/a.digits", dir);
+    struct err e;
+
+    write_as(first, "a", "hello");
+    assert_int_equal(link(from, to), 0);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_folder("", "a.digits a.digits.json");
+    free(from);
+    free(to);
+}
+
 static void nothing_to_publish_is_said(void **unused)
 {
     (void)unused;
     struct err e;
-    assert_int_equal(deliver_publish(dir, "gone", first, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_publish(dir, "gone", ours, first, &e), DELIVER_NEVER);
     assert_int_equal(e.code, ERR_NOT_FOUND);
     assert_int_equal(deliver_remove(dir, "no/such/folder", first, &e), DELIVER_OK);
 }
@@ -132,7 +172,7 @@ static void a_stem_that_begins_alike_is_another(void **unused)
     write_as(first, "f.1", "one");
     write_as(first, "f.1.2", "two");
     write_as(first, "f.10", "ten");
-    assert_int_equal(deliver_publish(dir, "f.1", first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "f.1", ours, first, &e), DELIVER_OK);
     assert_int_equal(deliver_remove(dir, "f.1", first, &e), DELIVER_OK);
     assert_folder("", "f.1.2.digits.a3-1 f.1.2.digits.json.a3-1 f.1.digits f.1.digits.json f.10.digits.a3-1 f.10.digits.json.a3-1");
 }
@@ -157,7 +197,7 @@ static void a_digest_that_does_not_fit_the_bytes_leaves_no_file(void **unused)
     struct err e;
 
     o.digest[0] = o.digest[0] == '0' ? '1' : '0';
-    assert_int_equal(deliver_write(dir, "a", first, &o, 1, &e), DELIVER_CORRUPT);
+    assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &e), DELIVER_CORRUPT);
     assert_non_null(strstr(e.text, "digest"));
     assert_folder("", "");
     output_free(&o);
@@ -174,11 +214,11 @@ static void a_full_disk_is_tried_again_and_leaves_nothing(void **unused)
     char *big = mem_zalloc(300000);
     memset(big, 'x', 299999);
     struct output o[2] = { output("digits", "small"), output("clusters", big) };
-    assert_int_equal(deliver_write(dir, "sub/a", first, o, 2, &e), DELIVER_AGAIN_FULL);
+    assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &e), DELIVER_AGAIN_FULL);
     assert_non_null(strstr(e.text, "No space left"));
     assert_folder("sub", "");
     assert_int_equal(mount("none", dir, NULL, MS_REMOUNT, "size=1m"), 0);
-    assert_int_equal(deliver_write(dir, "sub/a", first, o, 2, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &e), DELIVER_OK);
     assert_folder("sub", "a.clusters.a3-1 a.clusters.json.a3-1 a.digits.a3-1 a.digits.json.a3-1");
     output_free(&o[0]);
     output_free(&o[1]);
@@ -194,7 +234,7 @@ static void a_folder_that_cannot_be_made_is_no_matter_of_time(void **unused)
     struct err e;
 
     assert_int_equal(file_replace(file, "x", 1, 0644, &e), 0);
-    assert_int_equal(deliver_write(file, "sub/a", first, &o, 1, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_write(file, "sub/a", ours, first, &o, 1, &e), DELIVER_NEVER);
     free(file);
     output_free(&o);
 }
@@ -230,6 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         here(written_then_published_once),
         here(other_bytes_are_never_replaced),
+        here(what_another_made_never_counts_as_ours),
+        here(half_published_is_finished),
         here(nothing_to_publish_is_said),
         here(a_stem_that_begins_alike_is_another),
         here(stems_that_lead_elsewhere_are_refused),

@@ -339,6 +339,40 @@ static void nobody_hears_of_an_end_before_it_is_on_disk(void **state)
     FREE(a);
 }
 
+/* The result is there for nobody: it is no TF that is done. */
+static void what_cannot_be_published_is_failed(void **state)
+{
+    uint64_t run = begin_run(1);
+    struct session *s = join_source(run, 0, true, 1);
+    Sluice__Published m = SLUICE__PUBLISHED__INIT;
+    struct node *n;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    world_turn();
+    assert_int_equal(the_run(run)->done, 1);
+    m.tf = a->tf;
+    m.fence = a->fence;
+    m.word = "OutputExists";
+    m.text = "tf-0.digits is there already and is no result of this TF";
+    flow_published(n->session, 0, &m);
+    world_turn();
+    struct run *r = the_run(run);
+    assert_int_equal(r->done, 0);
+    assert_int_equal(r->failed, 1);
+    assert_int_equal(r->bytes_done, 0);
+    assert_int_equal(r->work.records, 0);
+    assert_non_null(strstr(r->text, "OutputExists: tf-0.digits"));
+    world_check();
+    world_restart();
+    assert_int_equal(the_run(run)->failed, 1);
+    FREE(a);
+}
+
 static void B33_a_full_disk_does_not_hold_the_sources(void **state)
 {
     uint64_t run = begin_run(1);
@@ -1447,6 +1481,7 @@ int main(void)
         WITH_WORLD(parts_of_different_orbits_are_dropped),
         WITH_WORLD(what_is_wrong_in_an_announcement_closes_its_connection),
         WITH_WORLD(nobody_hears_of_an_end_before_it_is_on_disk),
+        WITH_WORLD(what_cannot_be_published_is_failed),
         WITH_WORLD(B33_a_full_disk_does_not_hold_the_sources),
         WITH_WORLD(until_built_lets_go_early_and_cannot_try_again),
         WITH_WORLD(a_refusal_goes_to_the_next_candidate),

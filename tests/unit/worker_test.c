@@ -183,16 +183,24 @@ static void another_file_under_the_final_name_is_never_replaced(void **unused)
     start(NULL, NULL);
     farm_open(&f, 0, 1, "copy", out, 0);
     farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "in.1");
-    expect_done(1, 5);
-    farm_verdict(&f, 0, 1, 1, 1, true, out, "in.1");
+    free(expect_failed(1, "OutputExists", 5));              /* it was there before: nothing is done for it */
+    farm_assign_file(&f, 1, 2, 1, input, 0, SIZE, "in.2");
+    expect_done(2, 5);
+    char *late = mem_printf("%s/in.2.digits", out);
+    assert_int_equal(file_replace(late, "precious", 8, 0644, &e), 0);
+    farm_verdict(&f, 0, 1, 2, 1, true, out, "in.2");     /* it came before the name was given */
     struct note n = farm_take(&f, SLUICE__TYPE__PUBLISHED, 5);
     assert_non_null(n.m);
-    assert_non_null(((const Sluice__Published *)n.m)->text);
+    assert_string_equal(((const Sluice__Published *)n.m)->word, "OutputExists");
+    assert_non_null(strstr(((const Sluice__Published *)n.m)->text, "in.2.digits is there already"));
     note_free(&n);
-    size_t size;
-    char *text = file_read(file, 100, &size, &e);
-    assert_string_equal(text, "precious");
-    free(text);
+    for (int i = 0; i < 2; i++) {
+        size_t size;
+        char *text = file_read(i ? late : file, 100, &size, &e);
+        assert_string_equal(text, "precious");
+        free(text);
+    }
+    free(late);
     free(file);
 }
 
