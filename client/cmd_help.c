@@ -5,7 +5,9 @@
 
 #include "mem.h"
 #include "str.h"
+#include "workflow_words.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,7 +90,18 @@ static void print_options_of(const struct command *c)
 {
     printf("options='--help");
     command_options(c, print_word, NULL);
-    printf("'%s ;;\n", c->flags & TAKES_LIST ? "; list=yes" : "");
+    printf("'%s ;;\n", c->flags & TAKES_LIST ? "; list=yes" : c->flags & NAMES_NODE ? "; list=names" : "");
+}
+
+/* The words of which its first argument is one: "job|run|move ID". */
+static void print_argument(const struct command *c)
+{
+    size_t n = strcspn(c->args, " ");
+
+    if (!islower((unsigned char)c->args[0]) || memchr(c->args, '|', n) == NULL)
+        return;
+    for (size_t i = 0; i < n; i++)
+        putchar(c->args[i] == '|' ? ' ' : c->args[i]);
 }
 
 /* Behind the word that c begins with: the second words there are, and what the command of that one word takes. */
@@ -105,6 +118,8 @@ static void print_first(const struct command *c)
             printf(" %s", d->name + n + 1);
         d++;
     } while (d->name != NULL && !is_first(d));
+    if (alone != NULL)
+        print_argument(alone);
     printf("'%s", alone != NULL ? "; " : " ;;\n");
     if (alone != NULL)
         print_options_of(alone);
@@ -141,13 +156,18 @@ static void print_choose(void)
            "  case \"$last\" in\n");
     for (size_t i = 0; i < ARRAY_LEN(values); i++)
         printf("    %s) choices='%s'; return ;;\n", values[i].options, values[i].words);
-    printf("    --node|-n|--exclude|-x) list=yes; key='no command' ;;\n"
+    printf("    --workflow) choices='");
+    for (const struct workflow_word *w = workflow_words; w->name != NULL; w++)
+        printf("%s%s", w == workflow_words ? "" : " ", w->name);
+    printf("'; return ;;\n"
+           "    --node|-n|--exclude|-x) list=yes; key='no command' ;;\n"
            "    @) choices='all online async marked'; return ;;\n"
            "  esac\n"
            "  case \"$key\" in\n");
     print_commands();
     printf("  esac\n"
-           "  [ -z \"$list\" ] || choices=\"$choices @all @online @async @marked $(timeout 0.03 sluice ${where:+\"$where\"} nodes --parsable -h -o name 2>/dev/null | tr '\\n' ' ')\"\n"
+           "  [ \"$list\" != yes ] || choices=\"$choices @all @online @async @marked\"\n"
+           "  [ -z \"$list\" ] || choices=\"$choices $(timeout 0.03 sluice ${where:+\"$where\"} nodes --parsable -h -o name 2>/dev/null | tr '\\n' ' ')\"\n"
            "}\n");
 }
 

@@ -50,6 +50,7 @@ enum {
     RAW           = 8,              /* options and arguments go untouched to another program */
     MANY          = 16,             /* any number of arguments from `min` on */
     EMPTY_TOO     = 32,             /* an argument may be empty */
+    NAMES_NODE    = 64,             /* its first argument may be the name of a node: for completion */
 };
 
 struct command {

@@ -107,6 +107,9 @@ shells() { echo bash; ! command -v zsh >/dev/null || echo zsh; }
     [ "$(completed "$shell" sluice nodes --pars)" = --parsable ]
     [ "$(completed "$shell" sluice move n1 --to a)" = async ]
     [ "$(completed "$shell" sluice replay tf-f)" = tf-file ]
+    [ "$(completed "$shell" sluice wait mo)" = move ]
+    [ "$(completed "$shell" sluice hostlist unf)" = unfold ]
+    [ "$(completed "$shell" sluice run start --workflow clu)" = cluster ]
     # every command, and every option of each
     while IFS='|' read -r name needs rest; do
       [[ $name == *' '* ]] || completed "$shell" sluice "$name" | grep -qx -- "$name"

@@ -65,7 +65,9 @@ END
 }
 
 @test "completion offers the names of nodes" {
-  run bash -c 'source "$0"; COMP_WORDS=(sluice mark n0); COMP_CWORD=2; for _ in {1..40}; do _sluice; [[ ${#COMPREPLY[@]} -lt 9 ]] || break; done; echo "${COMPREPLY[@]}"' \
-    "$SLUICE_BUILDDIR/etc/completion/sluice"        # a busy machine may be too slow for its 30 ms, now and then
-  [ "$output" = "n01 n02 n03 n04 n05 n06 n07 n08 n09" ]
+  for words in "mark n0" "node show n0" "why n0"; do
+    run bash -c 'source "$0"; COMP_WORDS=(sluice '"$words"'); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); for _ in {1..40}; do _sluice; [[ ${#COMPREPLY[@]} -lt 9 ]] || break; done; echo "${COMPREPLY[@]}"' \
+      "$SLUICE_BUILDDIR/etc/completion/sluice"      # a busy machine may be too slow for its 30 ms, now and then
+    [ "$output" = "n01 n02 n03 n04 n05 n06 n07 n08 n09" ]
+  done
 }
