@@ -144,6 +144,8 @@ int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double l
         w = watch_job(ctx, id, &end, &p, e);
     else if (!asked)
         w = ask_waited(ctx, kind, id, left_of(&end, 0), e);
+    if (w == NULL && e->code == ERR_TIMEOUT)
+        return err_set(e, ERR_TIMEOUT, "%s %" PRIu64 ": not over within %g s", kind, id, limit_s);
     if (w == NULL)
         return -1;
     status = (int)w->code;

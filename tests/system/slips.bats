@@ -382,7 +382,7 @@ asked() { [[ $(awk '/^State/ { print $2 }' "/proc/$1/status") == S ]] && compgen
   kill -KILL "$pid"
   rc=0; wait "$short" || rc=$?
   [ "$rc" -eq 7 ]
-  grep -F "not over within 3 s" "$FARM/short.out"
+  grep -F "run $run: not over within 3 s" "$FARM/short.out"
   [ $((($(date +%s%N) - started) / 1000000)) -lt 5000 ]
   farm_up >/dev/null
   sluice run stop "$run" >/dev/null
