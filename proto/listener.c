@@ -319,6 +319,8 @@ static void handle_hello(struct guest *g, const Sluice__Hello *m)
         return;
     }
     if (check_hello(g, m, &e) < 0) {
+        if (m->major != PROTO_MAJOR && g->l->conf.mismatched != NULL)
+            g->l->conf.mismatched(g->l->conf.arg, m, e.text);
         guest_refuse(g, &e, NULL);
         return;
     }

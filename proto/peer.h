@@ -38,6 +38,8 @@ struct listener_conf {
     struct chan_limits limits;
     mode_t      mode;                                     /* of a Unix socket, default 0666: who may do what is decided by peer credentials */
     peer_accepted accepted;  void *arg;
+    /* May be NULL: a peer of another protocol version is refused, with this reason. Nobody knows yet whether it is who it says. */
+    void (*mismatched)(void *arg, const Sluice__Hello *hello, const char *why);
 };
 /* A stale socket file is replaced when nobody listens on it; a live one is ERR_STATE. Out of descriptors: accept pauses with back-off, a reserved
  * descriptor lets it say so to the peer, logged once. */

@@ -165,7 +165,8 @@ static void about_refusals(struct alarms *a)
 {
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
         if (n->refusal[0] != '\0' && now_s() - n->refused_at < refusal_shown_s)
-            tell_about(a, "WorkerRefused", "node", n->name, n->refusal, "one worker a node: end the other one, or correct its --node or --class", now_s() - n->refused_at);
+            tell_about(a, "WorkerRefused", "node", n->name, n->refusal,
+                       n->other_version_at == n->refused_at ? "install this release of Sluice there, or a neighbouring one" : "one worker a node: end the other one, or correct its --node or --class", now_s() - n->refused_at);
     }
 }
 

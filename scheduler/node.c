@@ -180,6 +180,26 @@ static Sluice__NodeState working_state(const struct node *n)
     return n->n_tfs > 0 ? SLUICE__NODE_STATE__BUSY : SLUICE__NODE_STATE__IDLE;
 }
 
+/* One that comes back all the time, as workers do, and cannot get in. */
+static bool speaks_another_version(const struct node *n)
+{
+    return n->other_version_at > 0 && now_s() - n->other_version_at < 30;
+}
+
+void node_other_version(struct node *n, const char *why)
+{
+    bool known = speaks_another_version(n);
+
+    if (n->session != NULL)              /* the one that is in contact counts; this may be anybody */
+        return;
+    n->other_version_at = n->refused_at = now_s();
+    snprintf(n->refusal, sizeof(n->refusal), "%.199s", why);
+    if (known)
+        return;
+    log_warning("node %s: a worker of that name is refused: %s", n->name, why);
+    node_changed(n);
+}
+
 void node_judge(const struct node *n, struct verdict *v)
 {
     bool down = n->contact == SLUICE__CONTACT__LOST || n->contact == SLUICE__CONTACT__NEVER;
@@ -187,6 +207,8 @@ void node_judge(const struct node *n, struct verdict *v)
 
     memset(v, 0, sizeof(*v));
     v->contact = n->contact;
+    if (down && speaks_another_version(n))
+        why_add(v, "VersionTooOld");
     if (down)
         why_add(v, "ContactLost");
     bad = judge_marks(n, v);
@@ -454,6 +476,7 @@ static void take_over(struct node *n, struct session *s, const Sluice__Register 
     n->contact = SLUICE__CONTACT__UP;
     n->last_contact = now_s();
     n->left[0] = '\0';
+    n->other_version_at = 0;
     n->clock = *chan_clock(s->chan);
     snprintf(s->name, sizeof(s->name), "%s", n->name);
     snprintf(n->software, sizeof(n->software), "%s", s->software);

@@ -64,6 +64,7 @@ struct node {
     double last_contact;               /* monotonic s of the last sign of life, 0 = never; moves along when we stood still ourselves */
     char  left[160]; double left_at;   /* why the last connection ended, and when, monotonic s */
     char  refusal[200]; double refused_at;      /* the last worker that was refused under this name, monotonic s */
+    double other_version_at;                    /* monotonic s: the last one that was refused for its protocol version */
     char **parts; unsigned n_parts;    /* serials that were ever seen here: registered, or named by a mark */
     struct verdict said;               /* as flow.c was told last */
     struct node_health *health;        /* health_part.h; NULL: nothing is known yet */
@@ -102,6 +103,7 @@ void node_admitted(struct node *n);
 /* Its devices as the worker said last: in its report, else at its registration. Borrowed. Returns how many. */
 size_t node_devices(const struct node *n, Sluice__Device ***devices);
 void node_judge(const struct node *n, struct verdict *v);
+void node_other_version(struct node *n, const char *why);       /* somebody of its name was refused for the version of the protocol */
 
 /* Fills the message that people see. Strings borrowed from the node; arrays to be freed by node_message_free. */
 void node_message(const struct node *n, Sluice__Node *out);

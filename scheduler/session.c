@@ -477,6 +477,16 @@ static void accepted_cb(void *arg, struct chan *c, const struct peer_id *id, con
         held_violation(h, 0, "sluiced talks to clients, workers and sources");
 }
 
+/* A worker that will not get in by waiting: its node says so. */
+static void mismatched_cb(void *arg, const Sluice__Hello *hello, const char *why)
+{
+    struct sessions *all = arg;
+    struct node *n = hello->role == SLUICE__ROLE__WORKER && str_is_name(hello->name) ? farm_node(all->d->farm, hello->name) : NULL;
+
+    if (n != NULL)
+        node_other_version(n, why);
+}
+
 /* A worker or source that does not say who it is would hold a place for nothing. */
 static void sweep_cb(struct ev_loop *loop, ev_timer *w, int events)
 {
@@ -499,7 +509,7 @@ static struct listener *listen_on(struct sessions *all, const char *address, con
 {
     struct listener_conf conf = {
         .loop = all->d->loop, .names = all->d->names, .address = address, .method = method, .epoch = all->d->epoch,
-        .limits = { .dead_s = all->d->conf->limits.contact_timeout }, .accepted = accepted_cb, .arg = all,
+        .limits = { .dead_s = all->d->conf->limits.contact_timeout }, .accepted = accepted_cb, .arg = all, .mismatched = mismatched_cb,
     };
 
     return listener_create(&conf, e);

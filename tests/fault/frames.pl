@@ -4,6 +4,7 @@
 #   frames.pl send ADDRESS ROLE N SEED CORPUS [TYPES]   N connections. ROLE raw: the nonsense comes first; client, worker, source: after a handshake in order.
 #                                                       TYPES: a pattern of the corpus' files to take.
 #   frames.pl serve PATH SEED                           listens on a Unix socket and answers everybody with nonsense, until ended
+#   frames.pl greet ADDRESS MAJOR NODE                  says HELLO as the worker of NODE in another version of the protocol, prints the types that are answered
 #   frames.pl hold ADDRESS N                            N connections that say nothing, until ended
 # ADDRESS: unix:PATH or HOST:PORT. "send" prints how many connections the other end closed, and how many it left open.
 use strict; use warnings;
@@ -80,6 +81,11 @@ if ($what eq 'send') {
     my $l = IO::Socket::UNIX->new(Local => $address, Listen => 50) or die "$address: $!";
     @corpus = (frame(6, bytes(80)));
     for (my $i = 0; my $s = $l->accept; $i++) { read_frame($s); syswrite $s, $kinds[$i % @kinds]->(); }
+} elsif ($what eq 'greet') {
+    my $s = dial($address); my @types;
+    syswrite $s, frame(5, "\x08" . varint($rest[0]) . "\x10\x00" . field(4, "$rest[0].0.0") . "\x28\x02" . field(6, $rest[1]));
+    while (defined(my $type = read_frame($s))) { push @types, $type; }
+    print "@types\n";
 } elsif ($what eq 'hold') {
     my @held = map { dial($address) } 1 .. $rest[0];
     $| = 1; print "holding\n"; sleep 3600;

@@ -52,3 +52,22 @@ step() { wait_until 20 says "$@"; stream_goes_on 12; sluice check >"$FARM/check.
   sluice run tfs "$RUN" --settled --json | jq -e '[.tfs[].id] as $i | ($i | length) == ($i | unique | length) and all(.tfs[]; .state == "done" and .attempt <= 4)'
   is '.jobs[0] | [.done, .failed] | join(" ")' "3 0" sluice jobs --all
 }
+
+@test "a worker that speaks another version of the protocol: its node says so, an alarm what to do, until one gets in" {
+  daemon
+  nodes_add n001
+  node_is n001 '.why | join(" ")' ContactLost
+  [ "$(perl "$SLUICE_SRCDIR/tests/fault/frames.pl" greet "unix:$SLUICE_SOCKET" 9 n001)" = 3 ]
+  [ "$(perl "$SLUICE_SRCDIR/tests/fault/frames.pl" greet "unix:$SLUICE_SOCKET" 9 nobody-knows-it)" = 3 ]
+  node_is n001 '[.state, .why[]] | join(" ")' "down VersionTooOld ContactLost"
+  sluice why n001 | grep -F "its worker speaks another version of the protocol"
+  [[ $(alarm WorkerRefused) == *"protocol versions do not fit: you speak 9.0 (sluice 9.0.0)"* ]]
+  sluice status | grep -F "install this release of Sluice there"
+  grep -F "node n001: a worker of that name is refused: protocol versions do not fit" "$FARM/sluiced.log"
+  is '.nodes | length' 1 sluice nodes
+  workers 1
+  wait_until 10 node_is n001 '[.usable, (.why | length)] | join(" ")' "true 0"
+  # nobody takes a name from a worker that is in contact
+  perl "$SLUICE_SRCDIR/tests/fault/frames.pl" greet "unix:$SLUICE_SOCKET" 9 n001
+  node_is n001 '[.usable, (.why | length)] | join(" ")' "true 0"
+}
