@@ -21,6 +21,7 @@
 #include "log.h"
 #include "mem.h"
 #include "move.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 struct place { struct node *node; char class[64]; int pool; };
@@ -78,6 +79,8 @@ static void added(struct change *c, void *arg, int rc, const struct err *why)
         log_info("node %s: added to %s as %s by %s", n->name, pool_name[n->pool], n->class, change_author(c));
         node_admitted(n);
     }
+    if (rc == 0 && b->n > 0 && b->at[0].node->d->slurm != NULL)
+        slurm_take_conf(b->at[0].node->d);           /* it may name nodes that were not there before */
     batch_free(b);
 }
 
@@ -206,6 +209,7 @@ static void retired(struct change *c, void *arg, int rc, const struct err *why)
             flow_worker_lost(n, "the node is retired");
             n->added = false;
             health_forget_devices(n);
+            slurm_node_retired(n);
             log_info("node %s: retired by %s", n->name, change_author(c));
         }
         node_changed(n);

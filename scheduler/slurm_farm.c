@@ -25,6 +25,7 @@
 static const double first_wait_s = 1, most_wait_s = 30;      /* after a command that failed */
 static const double silent_s = 2;                            /* and three looks: then Slurm does not answer */
 
+static const char *const mode_word[] = { [SLURM_OBSERVE] = "observe", [SLURM_LEND] = "lend", [SLURM_LEAVE] = "leaving" };
 const char *const lease_word[LEASE_HELD + 1] = { "none", "queued", "held" };
 
 static double now_s(void)
@@ -32,9 +33,10 @@ static double now_s(void)
     return (double)clock_mono_ns() / 1e9;
 }
 
+/* Also one that leaves: what is ours there is taken away. */
 static bool takes_part(const struct node *n)
 {
-    return n->slurm != NULL && n->added && !n->retiring;
+    return n->slurm != NULL && (n->slurm->mode == SLURM_LEAVE || (n->added && !n->retiring));
 }
 
 bool slurm_is_settled(const struct slurm *s)
@@ -44,7 +46,7 @@ bool slurm_is_settled(const struct slurm *s)
 
 /* ---- what a node says ---- */
 
-static void says_set(struct node_slurm *ns, const Sluice__SlurmNode *w)
+void slurm_says_set(struct node_slurm *ns, const Sluice__SlurmNode *w)
 {
     if (ns->says != NULL)
         sluice__slurm_node__free_unpacked(ns->says, NULL);
@@ -100,7 +102,7 @@ static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
     ns->wait_s = ns->again_at = 0;
     if (!str_is_empty(d->text))
         log_info("node %s: Slurm: %.300s", n->name, d->text);
-    says_set(ns, d->node);
+    slurm_says_set(ns, d->node);
     slurm_marks_take(n, false);
     slurm_park_check(n);
     consider(n);
@@ -171,8 +173,9 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
         m.comment = comment;
         m.partition = c->partition;
         m.account = c->account;
-        m.has_minutes = m.has_nice = true;
-        m.minutes = (uint32_t)(c->lease_time / 60);
+        m.has_minutes = m.has_nice = m.has_for_job = true;
+        m.for_job = ns->lease_for;
+        m.minutes = (uint32_t)((c->lease_time + 59) / 60);
         m.nice = c->lease_nice;
     }
     ns->sent_drain |= what == SLUICE__SLURM_ACT__ACT_DRAIN;
@@ -191,9 +194,9 @@ static void consider(struct node *n)
     if (!takes_part(n) || ns->acting || ns->says == NULL || n->d->slurm->link == NULL || now_s() < ns->again_at)
         return;
     f.view = slurm_view(ns->says, n->d->conf->slurm.reason_prefix, ns->sent_drain);
-    f.drain = slurm_wants_drain(n, reason);
+    f.drain = ns->mode != SLURM_LEAVE && slurm_wants_drain(n, reason);
     f.half = str_is_empty(ns->says->reason);
-    f.lend = ns->mode == SLURM_LEND;
+    f.lend = ns->mode != SLURM_OBSERVE;
     f.reserve = slurm_wants_reservation(n);
     f.heard = ns->resv_heard;
     f.reserved = ns->reserved;
@@ -225,14 +228,14 @@ static void take_nodes(struct slurm *s, const Sluice__SlurmState *m, int64_t ask
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
         if (n->slurm != NULL && !n->slurm->acting && asked >= n->slurm->acted) {
             n->slurm->asked_for = true;
-            says_set(n->slurm, NULL);
+            slurm_says_set(n->slurm, NULL);
         }
     }
     for (size_t i = 0; i < m->n_nodes; i++) {
         struct node *n = m->nodes[i]->name == NULL ? NULL : farm_node(s->d->farm, m->nodes[i]->name);
 
         if (n != NULL && n->slurm != NULL && !n->slurm->acting && asked >= n->slurm->acted)
-            says_set(n->slurm, m->nodes[i]);
+            slurm_says_set(n->slurm, m->nodes[i]);
     }
 }
 
@@ -242,7 +245,7 @@ static void take_reservation(struct node *n, const Sluice__SlurmReservation *r)
     char ours[80];
 
     slurm_reservation_name(n, ours);
-    if (ns->mode == SLURM_LEND && str_equal(r->name, ours)) {
+    if (ns->mode != SLURM_OBSERVE && str_equal(r->name, ours)) {
         reserved_set(ns, true, r->end);
     } else if (ns->foreign[0] == '\0') {
         snprintf(ns->foreign, sizeof(ns->foreign), "%s", r->name);
@@ -292,7 +295,7 @@ static void heard(struct slurm *s, const Sluice__SlurmState *m)
     }
 }
 
-static void state_cb(void *arg, const Sluice__SlurmState *m, int64_t asked)
+void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked)
 {
     struct slurm *s = arg;
 
@@ -314,10 +317,11 @@ static void state_cb(void *arg, const Sluice__SlurmState *m, int64_t asked)
         slurm_marks_take(n, true);
         slurm_park_check(n);
         consider(n);
+        slurm_leave_check(n);
     }
 }
 
-static void failed_cb(void *arg, const struct err *why)
+void slurm_silent(void *arg, const struct err *why)
 {
     struct slurm *s = arg;
 
@@ -338,130 +342,9 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
 
     (void)loop;
     (void)events;
+    slurm_names_fold(s);
     if (s->link != NULL)
         slurm_link_poll(s->link, s->names, s->lends);
-}
-
-/* ---- the configuration ---- */
-
-/* Beside this program, as in a build tree; else where it is installed. */
-static char *find_program(const struct conf *c)
-{
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    if (c->slurm.program != NULL)
-        return mem_strdup(c->slurm.program);
-    if (n > 0) {
-        char *beside;
-
-        self[n] = '\0';
-        beside = mem_printf("%.*s/sluice-slurm", (int)(strrchr(self, '/') - self), self);
-        if (access(beside, X_OK) == 0)
-            return beside;
-        free(beside);
-    }
-    return mem_strdup(LIBEXECDIR "/sluice-slurm");
-}
-
-static void node_leave(struct node *n)
-{
-    struct node_slurm *ns = n->slurm;
-
-    if (ns == NULL)
-        return;
-    says_set(ns, NULL);
-    slurm_jobs_set(ns, NULL, 0);
-    free(ns->jobs);
-    free(ns);
-    n->slurm = NULL;
-}
-
-void slurm_node_free(struct node *n)
-{
-    node_leave(n);
-}
-
-static void node_join(struct node *n, enum slurm_mode mode)
-{
-    if (n->slurm == NULL)
-        n->slurm = mem_zalloc(sizeof(*n->slurm));
-    n->slurm->mode = mode;
-    n->slurm->taken = true;
-}
-
-static void take_names(struct slurm *s)
-{
-    const struct conf *c = s->d->conf;
-    struct hostlist *all = hostlist_create();
-
-    s->lends = false;
-    for (unsigned i = 0; i < c->n_nodes; i++) {
-        const struct conf_node *in = &c->nodes[i];
-
-        for (size_t k = 0; k < hostlist_count(in->names) && strcmp(in->slurm, "none") != 0; k++) {
-            struct node *n = farm_node(s->d->farm, hostlist_name(in->names, k));
-
-            if (n == NULL)
-                continue;
-            node_join(n, strcmp(in->slurm, "lend") == 0 ? SLURM_LEND : SLURM_OBSERVE);
-            hostlist_add(all, n->name, NULL);
-            s->lends |= n->slurm->mode == SLURM_LEND;
-        }
-    }
-    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
-        if (n->slurm != NULL && !n->slurm->taken)
-            node_leave(n);
-        else if (n->slurm != NULL)
-            n->slurm->taken = false;
-    }
-    free(s->names);
-    s->n_nodes = (unsigned)hostlist_count(all);
-    s->names = hostlist_fold(all);
-    hostlist_destroy(all);
-}
-
-static void link_end(struct slurm *s)
-{
-    slurm_link_destroy(s->link);
-    s->link = NULL;
-    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
-        if (n->slurm != NULL)
-            n->slurm->acting = false;
-    }
-}
-
-static void link_begin(struct slurm *s)
-{
-    const struct slurm_link_conf conf = { .program = s->program, .slurm_conf = s->conf, .timeout_s = s->timeout_s, .state = state_cb, .failed = failed_cb, .arg = s };
-
-    s->started = now_s();
-    s->link = slurm_link_create(s->d->loop, &conf);
-}
-
-void slurm_take_conf(struct sluiced *d)
-{
-    struct slurm *s = d->slurm;
-    char *program = find_program(d->conf);
-    bool same = s->link != NULL && str_equal(program, s->program) && str_equal(d->conf->slurm.conf, s->conf) && d->conf->slurm.timeout == s->timeout_s;
-
-    if (!same && s->link != NULL)
-        link_end(s);
-    take_names(s);
-    free(s->program);
-    free(s->conf);
-    s->program = program;
-    s->conf = mem_strdup(d->conf->slurm.conf);
-    s->timeout_s = d->conf->slurm.timeout;
-    if (s->n_nodes == 0 && s->link != NULL)
-        link_end(s);
-    if (s->n_nodes > 0 && s->link == NULL)
-        link_begin(s);
-    ev_timer_stop(d->loop, &s->look);
-    if (s->link != NULL) {
-        ev_timer_set(&s->look, 0, d->conf->slurm.poll);
-        ev_timer_start(d->loop, &s->look);
-    }
 }
 
 struct slurm *slurm_create(struct sluiced *d)
@@ -481,7 +364,7 @@ void slurm_destroy(struct slurm *s)
     ev_timer_stop(s->d->loop, &s->look);
     slurm_link_destroy(s->link);
     for (struct node *n = s->d->farm == NULL ? NULL : farm_first(s->d->farm); n != NULL; n = n->hh.next)
-        node_leave(n);
+        slurm_node_free(n);
     free(s->names);
     free(s->program);
     free(s->conf);
@@ -499,7 +382,7 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
         return NULL;
     out = mem_zalloc(sizeof(*out));
     sluice__slurm_info__init(out);
-    out->mode = ns->mode == SLURM_LEND ? (char *)"lend" : (char *)"observe";
+    out->mode = (char *)mode_word[ns->mode];
     out->state = ns->says == NULL ? (ns->asked_for ? (char *)"not in Slurm" : NULL) : ns->says->state;
     if (ns->says != NULL && !str_is_empty(ns->says->reason)) {
         out->reason = ns->says->reason;

@@ -17,6 +17,7 @@ void slurm_destroy(struct slurm *s);                     /* before the farm goes
 void slurm_take_conf(struct sluiced *d);                 /* at start, and after every reload */
 
 void slurm_node_changed(struct node *n);                 /* marks, moves, pool: something may be wanted of Slurm */
+void slurm_node_retired(struct node *n);                 /* what is ours of it in Slurm is taken away */
 void slurm_node_free(struct node *n);
 bool slurm_is_lent(const struct node *n);                /* Slurm's now: only a lease would let us work there */
 
@@ -31,6 +32,8 @@ const char *slurm_waits_for(const struct node *n);
 
 /* For people; NULL: not in Slurm. Freed by the caller, the strings are the node's. */
 Sluice__SlurmInfo *slurm_info(const struct node *n);
+/* What the lease of a node that Slurm has waits for there, or why there is none; *queued: it is asked for. NULL: the node needs none. The caller frees it. */
+char *slurm_lease_why(const struct node *n, bool *queued);
 /* For metrics: since the last answer, 0 when it answers as often as it is asked or is not asked at all. */
 double slurm_silent_s(const struct sluiced *d);
 /* Nodes that may be lent, by who has them: reserved for us, Slurm's, Slurm's with a lease of ours. */

@@ -222,19 +222,66 @@ static int reservation_read(const char *name, Sluice__SlurmReservation **found, 
 
 #define LEASE_NAME "sluice-lease-"
 
+/* "sluice-lease-NODE:JOB": no node has a colon in its name. The node's is the token; the number is for whoever reads the records of Slurm, which have no comment. */
+static char *lease_node(const slurm_job_info_t *j)
+{
+    char *node = text_of(j->name + strlen(LEASE_NAME));
+
+    node[strcspn(node, ":")] = '\0';
+    return node;
+}
+
+/* The number of a job: a member of its own until it became one of a step's. */
+static uint32_t number_of(const slurm_job_info_t *j)
+{
+#ifdef HAVE_SLURM_JOB_INFO_T_JOB_ID
+    return j->job_id;
+#else
+    return j->step_id.job_id;
+#endif
+}
+
+/* As squeue words them. */
+static const struct { uint32_t reason; const char *word; } reasons[] = {
+    { WAIT_NO_REASON, "None" },                  { WAIT_PRIORITY, "Priority" },               { WAIT_RESOURCES, "Resources" },
+    { WAIT_PART_NODE_LIMIT, "PartitionNodeLimit" }, { WAIT_PART_TIME_LIMIT, "PartitionTimeLimit" }, { WAIT_PART_DOWN, "PartitionDown" },
+    { WAIT_PART_INACTIVE, "PartitionInactive" }, { WAIT_HELD, "JobHeldAdmin" },               { WAIT_HELD_USER, "JobHeldUser" },
+    { WAIT_TIME, "BeginTime" },                  { WAIT_RESERVATION, "Reservation" },         { WAIT_NODE_NOT_AVAIL, "ReqNodeNotAvail" },
+    { FAIL_ACCOUNT, "InvalidAccount" },          { FAIL_QOS, "InvalidQOS" },                  { FAIL_BAD_CONSTRAINTS, "BadConstraints" },
+};
+
+static char *reason_of(const slurm_job_info_t *j)
+{
+    struct str s = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(reasons) && s.len == 0; i++) {
+        if (reasons[i].reason == j->state_reason)
+            str_add(&s, reasons[i].word);
+    }
+    if (s.len == 0)
+        str_addf(&s, "reason %u of Slurm", (unsigned)j->state_reason);
+    if (!str_is_empty(j->state_desc)) {
+        char *more = text_of(j->state_desc);
+
+        str_addf(&s, ", %s", more);
+        free(more);
+    }
+    return str_take(&s);
+}
+
 static Sluice__SlurmLease *lease_make(const slurm_job_info_t *j)
 {
     Sluice__SlurmLease *l = mem_zalloc(sizeof(*l));
 
     sluice__slurm_lease__init(l);
-    l->node = text_of(j->name + strlen(LEASE_NAME));
+    l->node = lease_node(j);
     l->has_job = l->has_running = true;
-    l->job = j->job_id;
+    l->job = number_of(j);
     l->running = (j->job_state & JOB_STATE_BASE) == JOB_RUNNING;
     l->has_end = l->running && j->end_time > 0;
     l->end = l->has_end ? (int64_t)j->end_time * NS : 0;
     if (!l->running)
-        l->why = str_is_empty(j->state_desc) ? mem_strdup("queued in Slurm") : text_of(j->state_desc);
+        l->why = reason_of(j);
     return l;
 }
 
@@ -260,8 +307,12 @@ static int leases_read(const char *node, Sluice__SlurmLease ***list, size_t *n, 
     for (uint32_t i = 0; i < m->record_count; i++) {
         const slurm_job_info_t *j = &m->job_array[i];
 
-        if (is_lease(j) && (node == NULL || strcmp(j->name + strlen(LEASE_NAME), node) == 0))
-            (*list)[(*n)++] = lease_make(j);
+        Sluice__SlurmLease *l = is_lease(j) ? lease_make(j) : NULL;
+
+        if (l != NULL && (node == NULL || str_equal(l->node, node)))
+            (*list)[(*n)++] = l;
+        else if (l != NULL)
+            sluice__slurm_lease__free_unpacked(l, NULL);
     }
     slurm_free_job_info_msg(m);
     return 0;
@@ -496,9 +547,18 @@ static int reservation_renew(const Sluice__SlurmDo *q, struct err *e)
     return rc == 0 ? 0 : failed(rc, e, "new end of the reservation of node", q->node);
 }
 
-static bool is_for(const Sluice__SlurmReservation *r, const char *node)
+/* Its name alone may be anybody's. */
+static bool is_ours(const Sluice__SlurmReservation *r, const char *node)
 {
-    return r->n_nodes == 1 && strcmp(r->nodes[0], node) == 0;
+    const struct passwd *self = getpwuid(geteuid());
+
+    return r->n_nodes == 1 && strcmp(r->nodes[0], node) == 0 && self != NULL && str_equal(r->users, self->pw_name);
+}
+
+static int foreign(const Sluice__SlurmDo *q, const Sluice__SlurmReservation *r, struct err *e)
+{
+    return err_set(e, ERR_STATE, "reservation %s is not ours: it is for %.60s and has %zu nodes; remove it or give it another name", q->reservation,
+                   str_is_empty(r->users) ? "no user" : r->users, r->n_nodes);
 }
 
 /* The name is the lock: another sluiced that makes it finds it made. */
@@ -509,8 +569,8 @@ static int act_reserve(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct 
 
     if (reservation_read(q->reservation, &r, e) < 0)
         return -1;
-    if (r != NULL && !is_for(r, q->node))
-        rc = err_set(e, ERR_STATE, "reservation %s has other nodes than %s: remove it, it is not ours", q->reservation, q->node);
+    if (r != NULL && !is_ours(r, q->node))
+        rc = foreign(q, r, e);
     else if (r == NULL)
         rc = reservation_create(q, e);
     else if (r->end < ((int64_t)time(NULL) + SLURM_RENEW_S) * NS)
@@ -528,9 +588,20 @@ static int act_reserve(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct 
 
 static int act_release(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e)
 {
-    reservation_name_msg_t m = { .name = mem_strdup(q->reservation) };
-    int rc = slurm_delete_reservation(&m), code = code_of(rc);
+    reservation_name_msg_t m = { 0 };
+    Sluice__SlurmReservation *r;
+    int rc, code;
 
+    if (reservation_read(q->reservation, &r, e) < 0)
+        return -1;
+    rc = r != NULL && !is_ours(r, q->node) ? foreign(q, r, e) : 0;
+    if (r != NULL)
+        sluice__slurm_reservation__free_unpacked(r, NULL);
+    if (rc < 0)
+        return -1;
+    m.name = mem_strdup(q->reservation);
+    rc = slurm_delete_reservation(&m);
+    code = code_of(rc);
     free(m.name);
     if (rc != 0 && code != ESLURM_RESERVATION_INVALID)
         return failed(rc, e, "removal of the reservation of node", q->node);
@@ -546,7 +617,7 @@ static int act_release(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct 
 /* As its owner would write it: each task of an array by itself. */
 static char *job_id(const slurm_job_info_t *j)
 {
-    return j->array_task_id != NO_VAL && j->array_job_id != 0 ? mem_printf("%u_%u", j->array_job_id, j->array_task_id) : mem_printf("%u", j->job_id);
+    return j->array_task_id != NO_VAL && j->array_job_id != 0 ? mem_printf("%u_%u", j->array_job_id, j->array_task_id) : mem_printf("%u", number_of(j));
 }
 
 static bool is_there(const slurm_job_info_t *j, const char *node)
@@ -658,7 +729,7 @@ static int lease_submit(const Sluice__SlurmDo *q, struct err *e)
     job_desc_msg_t m;
     int rc;
 
-    snprintf(name, sizeof(name), LEASE_NAME "%.63s", q->node);
+    snprintf(name, sizeof(name), LEASE_NAME "%.63s:%llu", q->node, (unsigned long long)q->for_job);
     slurm_init_job_desc_msg(&m);
     m.name = name;
     m.script = (char *)lease_script;

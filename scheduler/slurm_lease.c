@@ -199,3 +199,39 @@ void slurm_leases_want(struct slurm *s)
         yield(n);
     }
 }
+
+/* ---- for people ---- */
+
+static unsigned leases(const struct slurm *s)
+{
+    unsigned count = 0;
+
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next)
+        count += n->slurm != NULL && n->slurm->lease != LEASE_NONE;
+    return count;
+}
+
+char *slurm_lease_why(const struct node *n, bool *queued)
+{
+    const struct node_slurm *ns = n->slurm;
+    unsigned most = n->d->conf->slurm.max_leases, there;
+
+    *queued = false;
+    if (!slurm_is_lent(n))
+        return NULL;
+    *queued = ns->lease == LEASE_QUEUED;
+    if (ns->lease == LEASE_QUEUED)
+        return mem_printf("job %u of Slurm waits there to hold it for us: %s", ns->lease_job, ns->lease_why[0] == '\0' ? "no reason given" : ns->lease_why);
+    if (ns->lease == LEASE_HELD)
+        return mem_printf("its lease, job %u of Slurm, is about to end", ns->lease_job);
+    if (most == 0)
+        return mem_strdup("no leases are asked for: max_leases in section slurm is 0");
+    if (ns->trouble[0] != '\0')
+        return mem_printf("Slurm: %s", ns->trouble);
+    if (!ns->lease_heard)
+        return mem_strdup("Slurm has not said yet whether we have a lease");
+    there = leases(n->d->slurm);
+    if (there >= most)
+        return mem_printf("as many leases as may be are there: %u (max_leases in section slurm)", there);
+    return mem_strdup(ns->lease_wanted ? "a lease is being asked for" : "there is no task for it that waits, or something else stands against it");
+}

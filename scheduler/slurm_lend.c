@@ -43,6 +43,8 @@ bool slurm_is_handed(const struct node *n, int to)
 
 bool slurm_wants_reservation(const struct node *n)
 {
+    if (n->slurm->mode == SLURM_LEAVE)
+        return false;
     if (slurm_is_handed(n, POOL_ONLINE))
         return true;
     if (slurm_is_handed(n, POOL_ASYNC))

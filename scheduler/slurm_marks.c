@@ -89,6 +89,9 @@ void slurm_marks_take(struct node *n, bool counts)
     struct node_slurm *ns = n->slurm;
     bool word = ns->says != NULL && !ns->says->unknown;
 
+    if (ns->mode == SLURM_LEAVE)
+        return;
+
     for (int i = 0; i < SLURM_MARKS; i++) {
         struct said s = { 0 };
 

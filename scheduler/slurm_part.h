@@ -6,7 +6,7 @@
 #include "slurm_link.h"
 #include "slurm_rules.h"
 
-enum slurm_mode { SLURM_OBSERVE, SLURM_LEND };
+enum slurm_mode { SLURM_OBSERVE, SLURM_LEND, SLURM_LEAVE };     /* leave: it was, and nothing of ours is to stay behind in Slurm */
 enum slurm_mark { SLURM_MARK_STATE, SLURM_MARK_RESERVATION, SLURM_MARK_JOBS, SLURM_MARKS };
 
 enum lease_state { LEASE_NONE, LEASE_QUEUED, LEASE_HELD };
@@ -49,6 +49,8 @@ struct slurm {
     char *names;                         /* host list of those that take part */
     unsigned n_nodes;
     bool lends;                          /* some of them are lent */
+    bool begun;                          /* the configuration was taken before */
+    bool names_old;                      /* some have left */
     double heard, started;               /* monotonic s of the last answer, 0 = never */
     int64_t heard_wall;
     char why[512];                       /* of the last look that failed since then */
@@ -57,6 +59,13 @@ struct slurm {
 };
 
 bool slurm_is_settled(const struct slurm *s);            /* slurmctld was up for so long that what it does not say any more is over */
+/* slurm_farm.c */
+void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked);       /* the answer to a look */
+void slurm_silent(void *arg, const struct err *why);     /* there was none */
+void slurm_says_set(struct node_slurm *ns, const Sluice__SlurmNode *w);
+/* slurm_conf.c */
+void slurm_names_fold(struct slurm *s);                  /* those that have left are not asked about any more */
+void slurm_leave_check(struct node *n);                  /* it leaves once nothing of ours is there */
 /* slurm_marks.c: a look, or an answer about n: marks come and go by it. */
 void slurm_marks_take(struct node *n, bool counts);
 bool slurm_wants_drain(const struct node *n, char reason[512]);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "clock.h"
 #include "mem.h"
+#include "slurm_farm.h"
 #include "str.h"
 
 enum { NODES_SHOWN = 16, LINES_MOST = 64 };
@@ -79,6 +80,7 @@ static const struct { const char *code, *text; } said[] = {
     { "ShmShort",         "its buffer is not there or too small" },
     { "DeviceMissing",    "a device is missing" },
     { "SlotUnclean",      "memory of a device is in use by others" },
+    { "NoLease",          "Slurm has it, and no lease of ours holds it" },
     { "MarkedByOperator", "a person marked it" },
     { "MarkedByHealth",   "it was marked automatically" },
     { "MarkedBySlurm",    "Slurm marked it" },
@@ -123,6 +125,24 @@ static const char *node_cause(struct fnode *n, const struct work *w, const struc
     return "Free";
 }
 
+/* Of nodes that Slurm has: which of our leases waits there for what, and why there are no others. */
+static void lease_add(Sluice__Why *m, const struct node *n)
+{
+    bool queued;
+    char *text = slurm_lease_why(n, &queued);
+
+    if (text != NULL && queued && m->n_lines < LINES_MOST) {
+        Sluice__WhyLine *x = line_add(m, "LeaseQueued", text);
+
+        x->nodes = mem_grow(x->nodes, 1, sizeof(*x->nodes));
+        x->nodes[x->n_nodes++] = mem_strdup(n->name);
+        return;
+    }
+    if (text != NULL)
+        line_count(m, "LeaseNone", text, n);
+    free(text);
+}
+
 static void nodes_count(Sluice__Why *m, struct work *w, const struct tf *t, uint64_t bytes)
 {
     unsigned others = 0;
@@ -134,6 +154,8 @@ static void nodes_count(Sluice__Why *m, struct work *w, const struct tf *t, uint
         }
         const char *code = node_cause(n, w, t, bytes);
         line_count(m, code, sentence(code), n->node);
+        if (strcmp(code, "NoLease") == 0)
+            lease_add(m, n->node);
     }
     if (others > 0) {
         Sluice__WhyLine *x = line_add(m, "OtherPool", mem_printf("they are not in the pool %s (sluice move)", pool_name[w->pool]));
@@ -174,6 +196,7 @@ static int why_node(struct sluiced *d, const char *name, Sluice__Why *m, struct 
     }
     if (n->report && !str_is_empty(n->report->trouble))
         line_add(m, "Worker", mem_strdup(n->report->trouble));
+    lease_add(m, n);
     marks_add(m, n);
     if (v.usable)
         line_add(m, "Usable", mem_printf("it takes work of the pool %s; %u TFs are there now, %s", pool_name[n->pool], n->n_tfs,

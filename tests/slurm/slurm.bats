@@ -50,7 +50,7 @@ sluiced_conf() {
     echo "class fake { devices = 2 shm = 1G }"
     echo "node \"${ONLINE:-n[1-4]}\" { class = fake slurm = lend }"
     echo "node \"${ASYNC:-n[5-9]}\" { class = fake pool = async slurm = lend }"
-    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_time = 600 }"
+    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_time = 600 ${LEASE_PARTITION:+partition = $LEASE_PARTITION} }"
     [[ ${AS:-} != nobody || $EUID -ne 0 ]] || echo 'role admin { users = { root } }'
   } >"$FARM/conf"
 }
@@ -160,30 +160,52 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   wait_until 10 whole n3
 }
 
-@test "async work of ours has leases while there is work; one that is cancelled costs no TF, and all are given back" {
-  ONLINE=n1 ASYNC="n[2-4]" LEASES=2 cluster 4
-  local i job lease
+@test "async work of ours has leases while there is work; one that is cancelled or preempted costs no TF; what waits says why; Slurm's records name our job" {
+  local i job lease first
+  ONLINE=n1 ASYNC="n[2-4]" LEASES=3 LEASE_PARTITION=spare cluster 4 "JobCompType=jobcomp/filetxt" "JobCompLoc=$LABDIR/jobcomp" "PreemptType=preempt/partition_prio" "PreemptMode=CANCEL" \
+    "PartitionName=spare Nodes=n[1-4] PriorityTier=1 MaxTime=INFINITE State=UP" "PartitionName=urgent Nodes=n[1-4] PriorityTier=9 MaxTime=INFINITE State=UP"
   fakes 4 --seconds-per-tf 0.3
   for ((i = 0; i < 60; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
-  job=$(sl sbatch --parsable -w n2 -o /dev/null --chdir=/ --wrap 'sleep 600')
+  job=$(sl sbatch --parsable -w n2 -p urgent -o /dev/null --wrap 'sleep 600')
   wait_until 10 job_is "$job" RUNNING
-  run sl squeue -h -n sluice-lease-n2,sluice-lease-n3,sluice-lease-n4 -o %i
-  [ -z "$output" ]
+  no_leases
+  wait_until 10 node_is n3 'devices[0].state' parked
   J=$(sluice submit "$FARM"/in*.tf --workflow none --output "$FARM/out")
-  # the idle ones are taken, n2 is left to its job
+  # the idle ones are taken, n2 is left to its job, and a lease waits for it
   wait_until 20 is '[.nodes[] | select(.slurm.lease == "held") | .name] | join(" ")' "n3 n4" sluice nodes
-  [[ $(sl squeue -h -n sluice-lease-n3 -o '%T %N %k') == "RUNNING n3 sluice: job $J" ]]
+  wait_until 20 node_is n2 slurm.lease queued
+  [[ $(sl squeue -h -w n3 -o '%j %T %N %k') == "sluice-lease-n3:$J RUNNING n3 sluice: job $J" ]]
+  sluice why "$J" >"$FARM/why"
+  grep -E 'LeaseQueued.*waits there to hold it for us: [A-Z]' "$FARM/why" || { cat "$FARM/why"; false; }
+  sluice why n2 --json | jq -e '[.. | .code? // empty] | index("NoLease") != null and index("LeaseQueued") != null'
   wait_until 20 is '.jobs[0].done > 3' true sluice job show "$J"
-  lease=$(sl squeue -h -n sluice-lease-n3 -o %i)
+  # cancelled by an administrator: another one comes, under another number
+  lease=$(lease_of n3)
   sl scancel "$lease"
   wait_until 20 is '[.nodes[] | select(.name == "n3") | .slurm.lease_job] | .[0] != null and .[0] != '"$lease" true sluice nodes
+  # preempted by somebody's urgent job, which begins at once
+  wait_until 20 node_is n4 slurm.lease held
+  first=$(lease_of n4)
+  i=$(sl sbatch --parsable -w n4 -p urgent -o /dev/null --wrap 'sleep 600')
+  wait_until 20 job_is "$i" RUNNING
+  wait_until 10 node_is n4 slurm.lease queued
+  sl scancel "$i"
   sluice wait job "$J" --timeout 60s
   sluice job show "$J" --json | jq -e '.jobs[0] | .done == 60 and .failed == 0'
   wait_until 20 no_leases
+  wait_until 10 node_is n3 'devices[0].state' parked
   job_is "$job" RUNNING
   sl scontrol show job "$lease" | grep -q "Comment=sluice: job $J"
+  wait_until 10 grep -q "^JobId=$lease .*Name=sluice-lease-n3:$J JobState=CANCELLED" "$LABDIR/jobcomp"
+  grep -q "^JobId=$first .*Name=sluice-lease-n4:$J JobState=PREEMPTED" "$LABDIR/jobcomp" || { cat "$LABDIR/jobcomp"; false; }
 }
+lease_of() { sl squeue -h -t R -o '%i %j' | awk -v n="sluice-lease-$1:" 'index($2, n) == 1 { print $1 }'; }
 no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
+
+@test "the helper compiles against what later releases made of slurm.h" {
+  [[ -r /usr/include/slurm/slurm.h ]] || skip "no slurm.h here (libslurm-dev)"
+  "$SLUICE_SRCDIR/tests/slurm/shapes"
+}
 
 @test "slurmctld killed, stopped and restarted, helpers, sluiced and munged killed, slurm.conf broken: both sides agree again by themselves" {
   cluster 6

@@ -472,6 +472,29 @@ static void both_stores_agree_again_after_a_restart_of_either(void **state)
     assert_int_equal(slurm_mark(f, "o1", "state")->id, id);
 }
 
+/* sluiced died between the drain and its reason. */
+static void a_drain_that_was_cut_short_is_known_by_its_mark(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    until_world(f, "nodes", "o1", "state", "idle+drain");
+    fx_stop(f);
+    peer_close(p);
+    say("node o1 idle+drain");
+    say("node o2 idle+drain");           /* not ours: nothing here wanted it */
+    fx_start(f);
+    until_marked(f, "o2", "state", "no reason given in Slurm");
+    until_world(f, "nodes", "o1", "user", "sluice");
+    assert_null(slurm_mark(f, "o1", "state"));
+    p = person(f);
+    assert_int_equal(ask_clear(p, "o1", 0, false, false), 0);
+    until_world(f, "nodes", "o1", "state", "idle");
+    assert_true(world_has("nodes", "o2", "state", "idle+drain"));
+    peer_close(p);
+}
+
 static void a_foreign_reservation_is_a_mark_where_the_node_is_ours(void **state)
 {
     struct fixture *f = *state;
@@ -679,6 +702,78 @@ static void while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are(void
     until_told(f, w, SLUICE__PARKING__DEVICES_LENT);
     peer_close(w);
     peer_close(v);
+}
+
+static void retire(struct peer *p, const char *name)
+{
+    Sluice__RetireNodes q = SLUICE__RETIRE_NODES__INIT;
+    char *names[] = { (char *)name };
+
+    q.names = names;
+    q.n_names = 1;
+    peer_ask(p, &q.base);
+    assert_int_equal(answer_code(p), 0);
+}
+
+/* The configuration without the lent ones: x1 is lent in their place. */
+static void lend_no_more(struct fixture *f)
+{
+    char *conf = mem_printf("class mi50 { devices = 1  shm = 1M  nominal_ms = 300 }\n"
+                            "node \"o[1-2]\" { class = mi50 }\nnode \"a[1-2]\" { class = mi50 }\nnode \"n[1-2]\" { class = mi50 }\nnode x1 { class = mi50 slurm = lend }\n"
+                            "slurm { program = '%s' poll = 0.05 settle = 0.2 timeout = 5 }\n", program);
+
+    fx_conf(f, conf);
+    free(conf);
+}
+
+static bool has_left(void *arg)
+{
+    const struct expected *x = arg;
+
+    return node(x->f, x->a)->slurm == NULL;
+}
+
+static void until_left(struct fixture *f, const char *name)
+{
+    struct expected x = { f, name, NULL, NULL, NULL };
+
+    if (!fx_until(f, has_left, &x))
+        fail_msg("%s is still asked about", name);
+}
+
+/* Nothing of ours stays behind in Slurm, and nothing of others' is touched. */
+static void what_leaves_takes_what_is_ours_with_it(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    assert_int_equal(ask_mark(p, "n2", "disk is slow", NULL), 0);
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    until_world(f, "nodes", "n2", "state", "idle+drain");
+    until_world(f, "nodes", "o1", "state", "idle+drain");
+    say("node o2 idle+drain 'fan is loud' anna");
+    until_marked(f, "o2", "state", "fan is loud");
+    say("how act '2 error SlurmRefused Unable to contact slurm controller'");    /* it is tried until it is done */
+    retire(p, "n2");
+    until_not_world(f, "reservations", "sluice-n2");
+    until_world(f, "nodes", "n2", "state", "idle");
+    assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
+    say("node x1 idle");
+    say("reservation anna-n1 n1 anna");
+    /* while sluiced is down: it is mended at its start */
+    peer_close(p);
+    fx_stop(f);
+    lend_no_more(f);
+    fx_start(f);
+    until_not_world(f, "reservations", "sluice-n1");
+    until_world(f, "nodes", "o1", "state", "idle");
+    until_world(f, "reservations", "sluice-x1", NULL, NULL);
+    assert_true(world_has("nodes", "o2", "reason", "fan is loud"));
+    assert_true(world_has("reservations", "anna-n1", NULL, NULL));
+    until_left(f, "n1");
+    until_left(f, "o2");
 }
 
 static void a_cancelled_move_leaves_things_as_they_were(void **state)
@@ -903,6 +998,7 @@ int main(void)
         FARM(our_marks_are_told_to_slurm_and_taken_back),
         FARM(no_foreign_reason_is_overwritten_and_no_foreign_drain_cleared),
         FARM(both_stores_agree_again_after_a_restart_of_either),
+        FARM(a_drain_that_was_cut_short_is_known_by_its_mark),
         FARM(a_foreign_reservation_is_a_mark_where_the_node_is_ours),
         FARM(what_is_ours_is_reserved_and_what_is_slurms_is_not),
         FARM(a_node_is_taken_when_its_jobs_have_ended),
@@ -912,6 +1008,7 @@ int main(void)
         FARM(an_old_report_gives_nothing_back),
         FARM(a_node_whose_worker_does_not_answer_is_given_back_only_at_once),
         FARM(while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are),
+        FARM(what_leaves_takes_what_is_ours_with_it),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
