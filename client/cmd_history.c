@@ -11,10 +11,12 @@
 #include "show.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const struct column event_columns[] = {
     { "seq" }, { "time", NULL, AS_TIME }, { "node" }, { "who" }, { "what" }, { "before" }, { "after" }, { "reason" }, { 0 },
@@ -74,7 +76,7 @@ out:
 
 /* --- watch ---------------------------------------------------------------------------------- */
 
-static const double wait_s = 30;         /* of one question; then the next one */
+static const double wait_s = 5;          /* of one question; then a look at who reads this, and the next one */
 static const double away_s = 60;         /* a sluiced that was there may be away so long */
 
 struct watch { struct context *ctx; bool has_from; uint64_t from; int64_t last; };
@@ -104,10 +106,18 @@ static Sluice__History *watch_call(const struct watch *w, struct err *e)
     return call(w->ctx, &q.base, SLUICE__TYPE__HISTORY, wait_s + CALL_LIMIT_S, e);
 }
 
-/* Until it is interrupted, or sluiced stays away. */
+/* Whoever read this has gone: `watch | head` must not stay until the next event. */
+static bool nobody_reads(void)
+{
+    struct pollfd out = { .fd = STDOUT_FILENO, .events = 0 };
+
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
+/* Until it is interrupted, nobody reads it, or sluiced stays away. */
 static int watch_on(struct watch *w, struct err *e)
 {
-    for (;;) {
+    while (!nobody_reads()) {
         Sluice__History *h = watch_call(w, e);
         int r;
 
@@ -123,6 +133,7 @@ static int watch_on(struct watch *w, struct err *e)
             nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
         }
     }
+    return 0;
 }
 
 int cmd_watch(struct context *ctx, const struct args *a, struct err *e)

@@ -38,6 +38,14 @@ has_lines() { [[ $(wc -l <"$1") -ge $2 ]] || { echo "$1 has $(wc -l <"$1") of $2
   [ "$(tail -n 1 "$FARM/tail.out" | jq -r '[.seq, .node, .reason] | join("|")')" = "$((last + 1))|n7|and one more" ]
 }
 
+@test "watch: whoever read it has gone, and nothing more happens: it ends" {
+  daemon
+  nodes_add n1
+  timeout 20 sluice watch --from 1 --jsonl 2>"$FARM/words" | head -n 1 | jq -e '.seq == 1'
+  [ "${PIPESTATUS[0]}" -eq 0 ]
+  [ ! -s "$FARM/words" ]
+}
+
 @test "watch: a number beyond the newest is exit 3 and says the newest; a document without an end is refused" {
   daemon
   nodes_add n1
