@@ -288,7 +288,7 @@ int db_reserve(struct db *db)
     char *path = db_path(db->dir, "state.reserve");
     int rc = 0;
     if (!reserve_is_there(path)) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0600);
         rc = fd >= 0 && posix_fallocate(fd, 0, DB_RESERVE_BYTES) == 0 ? 0 : -1;
         if (fd >= 0)
             close(fd);
@@ -461,7 +461,7 @@ int db_header_check(const char *dir, const char *path, struct err *e)
 {
     struct db fake = { .dir = (char *)dir, .path = (char *)path };
     char head[16] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);          /* a FIFO would hold us until somebody writes */
     if (fd < 0)
         return err_errno(e, errno == EACCES ? ERR_PERMISSION : ERR_FAILED, "cannot open %s", path);
     struct stat st;
@@ -571,8 +571,7 @@ static int into_wal(struct db *db, struct err *e)
     return rc;
 }
 
-/* state.id and the database must belong together; a database without one gets it. */
-static int check_identity(struct db *db, struct err *e)
+int db_identity(struct db *db, struct err *e)
 {
     char id[DB_ID_SIZE];
     uint64_t epoch;
@@ -581,11 +580,18 @@ static int check_identity(struct db *db, struct err *e)
         return -1;
     if (db->id[0] == '\0')
         return db_damaged(db, e, "its identity is missing");
-    if (rc == 0 && id[0] != '\0')
-        return strcmp(id, db->id) == 0 ? 0 :
-            err_set(e, ERR_STATE, "%s is not the database that this folder had (%s/state.id names another): put it in place with "
-                    "`sluiced --state %s --restore FILE`, which keeps the counters going", db->path, db->dir, db->dir);
-    return db_id_write(db->dir, db->id, 0, e);
+    if (rc != 0 || id[0] == '\0')
+        return 1;
+    return strcmp(id, db->id) == 0 ? 0 :
+        err_set(e, ERR_STATE, "%s is not the database that this folder had (%s/state.id names another): put it in place with "
+                "`sluiced --state %s --restore FILE`, which keeps the counters going", db->path, db->dir, db->dir);
+}
+
+/* A folder without state.id gets it. */
+static int check_identity(struct db *db, struct err *e)
+{
+    int rc = db_identity(db, e);
+    return rc == 1 ? db_id_write(db->dir, db->id, 0, e) : rc;
 }
 
 /* Even to read, the log's shared memory has to be made: with the disk full, the reserve pays for it. */

@@ -66,6 +66,8 @@ void  db_settings(struct db *db);
 int   db_id_read(const char *dir, char id[DB_ID_SIZE], uint64_t *epoch, struct err *e);
 int   db_id_write(const char *dir, const char *id, uint64_t epoch, struct err *e);
 void  db_id_make(char id[DB_ID_SIZE]);
+/* state.id and the database belong together: 0; 1: there is no state.id; -1. db->id is read. */
+int   db_identity(struct db *db, struct err *e);
 int   db_header_check(const char *dir, const char *path, struct err *e);
 
 /* guard.c: is this folder fit and ours? */
@@ -75,6 +77,8 @@ int   guard_lock(const char *dir, struct err *e);                 /* descriptor,
 void  guard_lock_holder(const char *path, char *out, size_t size);
 
 /* migrate.c */
+/* The version of the schema; -1: one that a start refuses, with the sentence of the start. */
+int   migrate_version(struct db *db, int64_t *version, struct err *e);
 int   migrate_forward(struct db *db, const struct db_hooks *hooks, struct err *e);
 
 /* salvage.c: rows of these tables found on any page of a file, put where they are not yet; saved: how many, for each. */

@@ -64,24 +64,35 @@ static int apply(struct db *db, const struct db_migration *table, size_t n, int6
     return 0;
 }
 
+static int find_version(struct db *db, const struct db_migration *table, unsigned wanted, int64_t *version, struct err *e)
+{
+    if (db_query_int(db, "PRAGMA user_version", version, e) < 0)
+        return -1;
+    if (*version < 0 || *version > DB_VERSION_MOST)
+        return db_damaged(db, e, "its schema version makes no sense");
+    if (*version > wanted)
+        return err_set(e, ERR_STATE, "%s has schema version %lld, this sluiced knows versions up to %u: install the newer sluiced again, or put back "
+                       "a copy made before it with `sluiced --state %s --restore FILE`", db->path, (long long)*version, wanted, db->dir);
+    if (*version + 1 < table[0].version)
+        return err_set(e, ERR_STATE, "%s has schema version %lld, the oldest that can be brought forward is %u", db->path, (long long)*version,
+                       table[0].version - 1);
+    return 0;
+}
+
+int migrate_version(struct db *db, int64_t *version, struct err *e)
+{
+    return find_version(db, migrations, DB_VERSION, version, e);
+}
+
 int migrate_forward(struct db *db, const struct db_hooks *hooks, struct err *e)
 {
     const struct db_migration *table = hooks && hooks->migrations ? hooks->migrations : migrations;
     size_t n = hooks && hooks->migrations ? hooks->n_migrations : ARRAY_LEN(migrations);
-    unsigned wanted = table[n - 1].version;
     int64_t version;
-    if (db_query_int(db, "PRAGMA user_version", &version, e) < 0)
+    if (find_version(db, table, table[n - 1].version, &version, e) < 0)
         return -1;
-    if (version == wanted)
+    if (version == table[n - 1].version)
         return 0;
-    if (version < 0 || version > DB_VERSION_MOST)
-        return db_damaged(db, e, "its schema version makes no sense");
-    if (version > wanted)
-        return err_set(e, ERR_STATE, "%s has schema version %lld, this sluiced knows versions up to %u: install the newer sluiced again, or put back "
-                       "a copy made before it with `sluiced --state %s --restore FILE`", db->path, (long long)version, wanted, db->dir);
-    if (version + 1 < table[0].version)
-        return err_set(e, ERR_STATE, "%s has schema version %lld, the oldest that can be brought forward is %u", db->path, (long long)version,
-                       table[0].version - 1);
     if (copy_beside(db, version, e) < 0 || db_begin(db, e) < 0)
         return -1;
     if (apply(db, table, n, version, e) < 0) {

@@ -37,10 +37,10 @@ struct saving {
 static int copy_file(const char *from, const char *to, struct err *e)
 {
     char buffer[65536];
-    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (in < 0)
         return err_errno(e, ERR_FAILED, "cannot open %s", from);
-    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0600);
     int rc = out >= 0 ? 0 : err_errno(e, ERR_FAILED, "cannot make %s", to);
     ssize_t n = 0;
     while (rc == 0 && (n = read(in, buffer, sizeof buffer)) > 0)

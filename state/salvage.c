@@ -251,7 +251,7 @@ static void scan_page(struct salvage *s, const uint8_t page[DB_PAGE])
 
 int salvage_rows(const char *file, struct db *to, const char *const *names, size_t n, uint64_t *saved, struct err *e)
 {
-    struct salvage s = { .fd = open(file, O_RDONLY | O_CLOEXEC), .to = to, .n = n };
+    struct salvage s = { .fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .to = to, .n = n };
     if (s.fd < 0)
         return err_errno(e, ERR_FAILED, "cannot open %s", file);
     s.tables = mem_array(n, sizeof *s.tables);

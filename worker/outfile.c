@@ -203,7 +203,7 @@ static enum deliver_end copy(int from, int to, const struct output *o, const cha
 /* o NULL: text. */
 static enum deliver_end write_one(const char *path, const struct output *o, const char *text, struct err *e)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644);
     enum deliver_end end = DELIVER_OK;
 
     if (fd < 0)
@@ -324,7 +324,7 @@ enum deliver_end deliver_remove(const char *output, const char *stem, struct fen
 
 static int same_bytes(int dir, const char *a, const char *b)
 {
-    int fa = openat(dir, a, O_RDONLY | O_CLOEXEC), fb = openat(dir, b, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fa = openat(dir, a, O_RDONLY | O_NONBLOCK | O_CLOEXEC), fb = openat(dir, b, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat sa, sb;
     char *x = malloc(2 * STEP);
     int same = fa >= 0 && fb >= 0 && x != NULL && fstat(fa, &sa) == 0 && fstat(fb, &sb) == 0 && S_ISREG(sb.st_mode) &&

@@ -39,6 +39,15 @@ starts_not() {
   for word; do [[ $output == *"$word"* ]] || { echo "no word of $word"; return 1; }; done
 }
 recovers() { run timeout 30 sluiced --config "$FARM/conf" --state "$FARM/state" --recover; echo "$output"; [ "$status" -eq 0 ]; ls "$FARM"/state/state.db.corrupt-* >/dev/null; }
+# check_says STATUS WORDS...: what --check finds, which is what a start would say.
+check_says() {
+  local word wanted=$1
+  shift
+  run timeout 20 sluiced --config "$FARM/conf" --state "$FARM/state" --check
+  echo "$output"
+  [ "$status" -eq "$wanted" ] || return 1
+  for word; do [[ $output == *"$word"* ]] || { echo "no word of $word"; return 1; }; done
+}
 # marks_lost: how many of them are not there as they were. A byte of a text may have changed; none is there that nobody made.
 marks_lost() {
   daemon
@@ -91,6 +100,14 @@ marks_lost() {
   starts_not --restore gone
   fresh; head -c 100000 /dev/urandom >"$FARM/state/state.db"
   starts_not --re
+  # what is no file holds up neither a start nor a check, however long nobody writes into it
+  fresh; rm "$FARM/state/state.db"; mkfifo "$FARM/state/state.db"
+  starts_not "not a file that can be read"
+  check_says 1 "not a file that can be read"
+  fresh; rm -f "$FARM/state/state.reserve"; mkfifo "$FARM/state/state.reserve"
+  marks_lost
+  [ "$LOST" -eq 0 ]
+  [ -f "$FARM/state/state.reserve" ]
   # a good backup in its place
   fresh; : >"$FARM/state/state.db"
   cp "$FARM/good/state.db" "$FARM/backup.db"
@@ -105,11 +122,22 @@ marks_lost() {
   sqlite3 "$FARM/state/state.db" 'PRAGMA user_version = 99'
   sum=$(sha256sum <"$FARM/state/state.db")
   starts_not 99 " $have" newer
+  check_says 4 99 " $have" newer
   run timeout 10 sluiced --config "$FARM/conf" --state "$FARM/state" --recover
   [ "$status" -ne 0 ]
   [[ $output == *99* ]]
   [ "$(sha256sum <"$FARM/state/state.db")" = "$sum" ]
+  # a number that no schema will have is damage
+  sqlite3 "$FARM/state/state.db" 'PRAGMA user_version = 9999'
+  starts_not "makes no sense"
+  check_says 1 "makes no sense"
   sqlite3 "$FARM/state/state.db" "PRAGMA user_version = $have"
+  check_says 0 "schema version $have" "agree with their rows"
+  # nor is the database of another folder taken
+  mv "$FARM/state/state.id" "$FARM/id"; sed 's/[0-9a-f]/7/g' "$FARM/id" >"$FARM/state/state.id"
+  starts_not "not the database that this folder had"
+  check_says 4 "not the database that this folder had"
+  mv "$FARM/id" "$FARM/state/state.id"
   marks_lost
   [ "$LOST" -eq 0 ]
 }
