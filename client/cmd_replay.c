@@ -345,6 +345,12 @@ static void print_reasons(const Sluice__Run *r)
     }
 }
 
+static void print_rate(const json_t *row, const char *key, const char *word)
+{
+    if (json_is_number(json_object_get(row, key)))
+        printf("%.4g/s %s", number(row, key), word);
+}
+
 static void print_summary(const json_t *row, const Sluice__Run *r)
 {
     char bytes[32], speed[32];
@@ -361,8 +367,8 @@ static void print_summary(const json_t *row, const Sluice__Run *r)
         printf("%.4g/s wanted, ", json_number_value(wanted));
     else
         printf("as fast as it goes, ");
-    if (json_is_number(json_object_get(row, "rate_achieved")))
-        printf("%.4g/s achieved; ", number(row, "rate_achieved"));
+    print_rate(row, "rate_offered", "offered, ");
+    print_rate(row, "rate_achieved", "achieved; ");
     printf("%s in %.2f s, %s/s\n", str_size_text((uint64_t)number(row, "bytes"), bytes), number(row, "seconds"),
            str_size_text((uint64_t)number(row, "bytes_per_s"), speed));
     printf("waited: %.0f%% for input, %.0f%% for buffer, %.0f%% for workers\n", 100 * number(row, "wait_input"), 100 * number(row, "wait_buffer"),

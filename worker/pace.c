@@ -38,7 +38,7 @@ int64_t pace_due_ns(const struct pace *p, uint64_t n)
     return p->start_ns + (int64_t)roundl(after);
 }
 
-double pace_achieved(const struct pace *p, uint64_t n, int64_t last_ns)
+double pace_offered(const struct pace *p, uint64_t n, int64_t last_ns)
 {
     if (n < 2 || last_ns <= p->start_ns)
         return NAN;

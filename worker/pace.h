@@ -17,6 +17,6 @@ int     pace_parse(const char *text, double *rate, struct err *e);
 void    pace_start(struct pace *p, int64_t now_ns);
 int64_t pace_due_ns(const struct pace *p, uint64_t n);        /* start_ns when the rate is max */
 /* TFs a second that went out: n of them, the last at last_ns; NaN below two. */
-double  pace_achieved(const struct pace *p, uint64_t n, int64_t last_ns);
+double  pace_offered(const struct pace *p, uint64_t n, int64_t last_ns);
 
 #endif

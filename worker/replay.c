@@ -521,12 +521,12 @@ void replay_numbers(const struct replay *r, struct replay_numbers *n)
         .announced = r->announced, .released = r->released, .total = reel_tfs(r->reel) * r->conf.loops,
         .bytes = r->bytes,
         .read_bytes = reel_read_bytes(r->reel), .rate_wanted = r->conf.rate, .skipped = reel_bad_count(r->reel),
-        .rate_achieved = r->conf.rate > 0 ? pace_achieved(&r->pace, r->announced, r->last_ns) : NAN,
+        .rate_offered = pace_offered(&r->pace, r->announced, r->last_ns), .rate_achieved = NAN,
         .sources = r->conf.sources, .memory = r->arena != NULL ? arena_size(r->arena) : 0, .passes = r->conf.loops, .largest = reel_largest(r->reel),
     };
     if (r->pace.started)
         n->seconds = (double)(now - r->pace.start_ns) * 1e-9;
-    if (r->conf.rate <= 0 && n->seconds > 0 && r->released > 0)
+    if (n->seconds > 0 && r->released > 0)
         n->rate_achieved = (double)r->released / n->seconds;
     for (int i = 0; i < REPLAY_WAITS; i++) {
         int64_t ns = r->wait_ns[i] + (i == (int)r->waiting && r->waiting_since != 0 ? now - r->waiting_since : 0);

@@ -39,8 +39,8 @@ struct replay_numbers {
     uint64_t bytes, read_bytes;                  /* announced; read from files */
     double   seconds;                            /* from the first TF until all was over */
     double   wait[REPLAY_WAITS];                 /* s */
-    /* wanted 0 is max. Achieved: on a schedule that of the TFs going out, NaN below two; at full speed that of those let go, NaN at none. */
-    double   rate_wanted, rate_achieved;
+    /* TFs a second. wanted 0 is max. Offered: those that went out, from the first to the last, NaN below two. Achieved: those let go, by `seconds`, NaN at none. */
+    double   rate_wanted, rate_offered, rate_achieved;
     uint64_t skipped;                            /* files */
     uint64_t reconnects, pulls, stale, turned_away, memory, passes;
     unsigned sources;

@@ -272,6 +272,7 @@ static void print_summary_json(const struct program *p, const struct replay_numb
                             "files", (json_int_t)p->opt.replay.n_paths);
 
     json_object_set_new(row, "rate_wanted", n->rate_wanted > 0 ? json_real(n->rate_wanted) : json_null());
+    json_object_set_new(row, "rate_offered", number_or_null(n->rate_offered));
     json_object_set_new(row, "rate_achieved", number_or_null(n->rate_achieved));
     json_object_set_new(row, "seconds", json_real(n->seconds));
     json_object_set_new(row, "bytes", json_integer((json_int_t)n->bytes));
@@ -292,20 +293,25 @@ static void print_summary_json(const struct program *p, const struct replay_numb
                                  "meta", "time", clock_rfc3339(clock_wall_ns(), now), "seq", "replay", row), JSON_INDENT(2));
 }
 
+static const char *rate_text(double rate, char out[32])
+{
+    if (isfinite(rate))
+        snprintf(out, 32, "%.4g/s", rate);
+    else
+        snprintf(out, 32, "-");
+    return out;
+}
+
 static void print_summary(const struct program *p, const struct replay_numbers *n)
 {
-    char bytes[32], speed[32], wanted[32] = "max";
+    char bytes[32], speed[32], wanted[32] = "max", offered[32], achieved[32];
 
     if (n->rate_wanted > 0)
         snprintf(wanted, sizeof wanted, "%.4g/s", n->rate_wanted);
     printf("run %" PRIu64 ": %" PRIu64 " of %" PRIu64 " time-frames announced, %" PRIu64 " let go, %s%s%s\n",
            p->opt.replay.run, n->announced, n->total, n->released, ended_word(p), p->why.code != ERR_NONE ? ": " : "",
            p->why.code != ERR_NONE ? p->why.text : "");
-    printf("rate: %s wanted, ", wanted);
-    if (isfinite(n->rate_achieved))
-        printf("%.4g/s achieved; ", n->rate_achieved);
-    else
-        printf("- achieved; ");
+    printf("rate: %s wanted, %s offered, %s achieved; ", wanted, rate_text(n->rate_offered, offered), rate_text(n->rate_achieved, achieved));
     printf("%s in %.2f s, %s/s\n", str_size_text(n->bytes, bytes), n->seconds,
            str_size_text((uint64_t)share((double)n->bytes, n->seconds), speed));
     printf("waited: %.0f %% for input, %.0f %% for buffer, %.0f %% for workers\n",

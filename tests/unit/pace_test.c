@@ -56,15 +56,15 @@ static void far_away_does_not_wrap(void **unused)
     assert_int_equal(pace_due_ns(&p, UINT64_MAX), INT64_MAX);
 }
 
-static void achieved_counts_the_gaps(void **unused)
+static void offered_counts_the_gaps(void **unused)
 {
     (void)unused;
     struct pace p = { .rate = 0 };
 
     pace_start(&p, 0);
-    assert_true(isnan(pace_achieved(&p, 0, 0)));
-    assert_true(isnan(pace_achieved(&p, 1, 0)));
-    assert_true(fabs(pace_achieved(&p, 11, 2 * CLOCK_SECOND) - 5) < 1e-12);
+    assert_true(isnan(pace_offered(&p, 0, 0)));
+    assert_true(isnan(pace_offered(&p, 1, 0)));
+    assert_true(fabs(pace_offered(&p, 11, 2 * CLOCK_SECOND) - 5) < 1e-12);
 }
 
 static void rates_are_read_or_refused(void **unused)
@@ -91,7 +91,7 @@ int main(void)
         cmocka_unit_test(nothing_adds_up_over_a_day_at_351_a_second),
         cmocka_unit_test(max_is_always_due),
         cmocka_unit_test(far_away_does_not_wrap),
-        cmocka_unit_test(achieved_counts_the_gaps),
+        cmocka_unit_test(offered_counts_the_gaps),
         cmocka_unit_test(rates_are_read_or_refused),
     };
     return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
