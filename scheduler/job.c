@@ -56,6 +56,7 @@ void job_change_end(void *arg, int rc, const struct err *e)
     free(c->text);
     free(c->ran);
     free(c->after);
+    free(c->failures);
     free(c);
 }
 
@@ -64,7 +65,8 @@ struct job_change *job_change_create(struct job *j)
     struct job_change *c = mem_zalloc(sizeof(*c));
     struct work *w = &j->work;
 
-    *c = (struct job_change){ .job = j, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran), .after = after_text(&j->after) };
+    *c = (struct job_change){ .job = j, .text = mem_strdup(j->why), .ran = ran_totals_text(j->ran), .after = after_text(&j->after),
+                              .failures = w->failures ? tally_text(w->failures) : NULL };
     c->row = mem_zalloc(sizeof(*c->row));
     *c->row = (struct row_job){
         .id = w->id, .name = w->name, .owner = j->owner, .key = j->key, .state = job_state_name[j->state], .workflow = w->workflow, .backends = w->backends,
@@ -72,7 +74,7 @@ struct job_change *job_change_create(struct job *j)
         .attempts = j->attempts, .time_limit = w->time_limit, .tasks = j->n_tasks, .done = j->n[TASK_DONE], .failed = j->n[TASK_FAILED],
         .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
         .stages = c->ran, .after = c->after, .reruns = j->reruns, .begun = j->begun, .pruned = j->pruned, .unpublished = j->ended && (w->records > 0 || j->loading),
-        .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max };
+        .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max, .failures = c->failures };
     j->changes++;
     j->row_due = false;
     return c;

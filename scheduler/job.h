@@ -37,7 +37,7 @@ struct job {
     TAILQ_ENTRY(job) entry;
     struct jobs *jobs;
     char    *owner, *key, *classes, *why;
-    struct after { enum { AFTER_NOTHING, AFTER_OK, AFTER_ANY, AFTER_NOTOK } kind; uint64_t job; bool never; } after;       /* jobgate.c; never: that job ended otherwise */
+    struct after { enum { AFTER_NOTHING, AFTER_OK, AFTER_ANY, AFTER_NOTOK } kind; uint64_t job; bool never, met; } after;       /* jobgate.c; never: that job ended otherwise; met: as wanted, and memory has it no more */
     Sluice__JobState state;
     uint32_t attempts;
     int64_t  submitted, begin, ended;
@@ -209,7 +209,7 @@ struct job_change {
     int  (*more)(struct db *db, void *arg, struct err *e);
     void (*then)(struct job *j, int rc, const struct err *e, void *arg);
     void *arg;
-    char *text, *ran, *after;
+    char *text, *ran, *after, *failures;
     bool nothing;
 };
 /* The row alone, as it is now; to be written and ended by whoever puts it into a change of his own. */

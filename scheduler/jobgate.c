@@ -57,7 +57,7 @@ void after_restore(struct job *j, const struct row_job *row)
     bool ok = row && strcmp(row->state, job_state_name[SLUICE__JOB_STATE__JOB_DONE]) == 0 && row->failed == 0;
 
     if (row && row->ended && is_met(&j->after, ok))
-        j->begun = j->begin == 0;
+        j->after.met = true;
     else
         j->after.never = true;
 }
@@ -68,7 +68,7 @@ const char *job_waits_for(const struct job *j)
         return NULL;
     if (j->begin > clock_wall_ns())
         return "BeginTime";
-    if (j->after.kind == AFTER_NOTHING)
+    if (j->after.kind == AFTER_NOTHING || j->after.met)
         return NULL;
     const struct job *other = job_find(j->jobs, j->after.job);
     if (other == NULL)

@@ -75,6 +75,7 @@ static int load_job(void *arg, const struct row_job *row)
     j->ended = row->ended;
     j->stored = true;
     ran_totals_read(&j->ran, row->stages);
+    tally_read(&w->failures, row->failures);
     load_classes(j, row->classes);
     j->n[TASK_DONE] = row->done;
     j->n[TASK_FAILED] = row->failed;

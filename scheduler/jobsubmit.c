@@ -121,7 +121,7 @@ static int submit_check(struct session *s, const Sluice__Submit *m, struct err *
         return err_set(e, ERR_USAGE, "a straggler after %g times the median; %g to %g are possible", m->straggler, STRAGGLER_LEAST, STRAGGLER_MOST);
     if (after_parse(m->after, &after, e) < 0)
         return -1;
-    if (after.kind != AFTER_NOTHING && job_find(d->jobs, after.job) == NULL)
+    if (after.kind != AFTER_NOTHING && after.job > d->jobs->last_id)
         return err_set(e, ERR_NOT_FOUND, "after %s: no job %" PRIu64, m->after, after.job);
     for (size_t i = 0; i < m->n_classes; i++) {
         if (conf_class_find(d->conf, m->classes[i]) == NULL && !flow_class_known(d->flow, m->classes[i]))
@@ -233,6 +233,8 @@ struct submit {
     struct submit_ask *asks;
     char   who[96];
     uint64_t twin, twin_tasks, twin_skipped;             /* the job that has its key already, found by the writer's thread; 0: none */
+    bool   ask_other, other_found;                       /* the job it comes after is not in memory: the writer's thread looks for its end */
+    struct row_job other; char other_state[16];
     size_t at, end;                                      /* files before `at` are on disk, those before `end` on their way; the job's row comes with the last */
 };
 
@@ -293,6 +295,22 @@ static int twin_row(void *arg, const struct row_job *row)
     return 0;
 }
 
+static int other_row(void *arg, const struct row_job *row)
+{
+    struct submit *x = arg;
+
+    snprintf(x->other_state, sizeof(x->other_state), "%s", row->state);
+    x->other = (struct row_job){ .state = x->other_state, .ended = row->ended, .failed = row->failed };
+    x->other_found = true;
+    return 0;
+}
+
+/* What it comes after was looked for, and there is no such job. */
+static bool no_other(const struct submit *x)
+{
+    return x->ask_other && !x->other_found;
+}
+
 /* In the writer's thread: some files of a new job, which nobody changes; nothing of it when its key has a job already. */
 static int files_write(struct db *db, void *arg, struct err *e)
 {
@@ -300,6 +318,10 @@ static int files_write(struct db *db, void *arg, struct err *e)
     struct job *j = x->job;
 
     x->twin = 0;
+    if (x->ask_other && rows_load_job(db, j->after.job, other_row, x, e) < 0)
+        return -1;
+    if (no_other(x))
+        return 1;
     if (j->key && rows_load_job_key(db, j->key, j->work.uid, twin_row, x, e) < 0)
         return -1;
     if (x->twin)
@@ -330,11 +352,16 @@ static void answer_twin(struct job *j)
 static void submitted_then(struct job *j, int rc, const struct err *e, void *arg)
 {
     struct submit *x = arg;
+    struct err missing;
 
+    if (rc == 0 && no_other(x)) {
+        rc = err_set(&missing, ERR_NOT_FOUND, "after job %" PRIu64 ": there is no such job", j->after.job);
+        e = &missing;
+    }
     if (x->at > 0 && (rc < 0 || x->twin) && !j->jobs->d->stopping)       /* else the next start does it */
         prune_files(j->jobs, j->work.id);
     if (rc < 0) {
-        refuse(j, e, "StateNotWritable");
+        refuse(j, e, e && e->code == ERR_NOT_FOUND ? NULL : "StateNotWritable");
         return;
     }
     if (x->twin) {
@@ -343,6 +370,8 @@ static void submitted_then(struct job *j, int rc, const struct err *e, void *arg
     }
     for (struct submit_ask *a = x->asks; a; a = a->next)
         answer(a->ref, j->work.id, j->n_tasks, j->skipped_files, a->existed);
+    if (x->ask_other)
+        after_restore(j, &x->other);
     j->submit = NULL;
     submit_free(x);
     j->stored = true;
@@ -361,7 +390,7 @@ static void slice_then(void *arg, int rc, const struct err *e)
         rc = err_set(&ends, ERR_STATE, "sluiced ends, the job was not stored");
         e = &ends;
     }
-    if (rc < 0 || x->twin) {
+    if (rc < 0 || x->twin || no_other(x)) {
         submitted_then(x->job, rc, e, x);
         return;
     }
@@ -515,6 +544,7 @@ void job_submit(struct session *s, uint32_t id, const void *m)
     }
     jobs->last_id++;
     ask_add(j->submit, s, id, false);
+    j->submit->ask_other = j->after.kind != AFTER_NOTHING && job_find(jobs, j->after.job) == NULL;
     if (job_names(j, named_then, &e) == 0)
         return;
     session_busy(s, id, e.text, ASK_AGAIN_MS);

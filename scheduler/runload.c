@@ -26,19 +26,6 @@ static Sluice__RunState state_parse(const char *word)
     return SLUICE__RUN_STATE__RUN_ERROR;
 }
 
-static void dropped_parse(struct tally **t, const char *text)
-{
-    char word[24];
-    unsigned long long n;
-    int used;
-
-    while (text && sscanf(text, "%23[^ ,] %llu%n", word, &n, &used) == 2) {
-        tally_add(t, word, n);
-        text += used;
-        text += *text == ',';
-    }
-}
-
 struct loading { struct runs *runs; struct db *db; struct run *run; struct err *e; };
 
 static int load_tf(void *arg, const struct row_run_tf *row)
@@ -72,7 +59,7 @@ static void load_totals(struct run *r, const struct row_run *row)
     r->lost = row->lost;
     r->incomplete = row->incomplete;
     r->bytes_done = row->bytes_done;
-    dropped_parse(&r->dropped, row->dropped_by);
+    tally_read(&r->dropped, row->dropped_by);
     ran_totals_read(&r->ran, row->stages);
 }
 

@@ -30,15 +30,6 @@ struct run_change {
     void *arg;
 };
 
-static char *dropped_text(const struct tally *t)
-{
-    struct str s = { 0 };
-
-    for (; t; t = t->next)
-        str_addf(&s, "%s%s %" PRIu64, s.len ? "," : "", t->word, t->n);
-    return str_take(&s);
-}
-
 /* The run as it is now. Its fixed strings are read by the writer where they are: a run outlives its changes. */
 static struct run_change *change_create(struct run *r)
 {
@@ -46,7 +37,7 @@ static struct run_change *change_create(struct run *r)
     struct work *w = &r->work;
 
     c->run = r;
-    c->dropped_by = dropped_text(r->dropped);
+    c->dropped_by = tally_text(r->dropped);
     c->ran = ran_totals_text(r->ran);
     c->text = mem_strdup(r->text);
     c->row = (struct row_run){

@@ -356,12 +356,25 @@ void flow_built(struct session *s, uint32_t id, const void *m)
 
 /* ---- done ---------------------------------------------------------------------------------- */
 
+/* One of two tries ended before the other one: it stands among the tries of its TF. */
+static void lost_try(struct tf *t, const struct charge *c, const char *word, const char *text)
+{
+    const struct fnode *n = c->account->owner;
+    struct tried how = { .text = (char *)text };
+
+    if (!t->work->is_job)
+        return;
+    snprintf(how.word, sizeof(how.word), "%s", word);
+    job_store_try(t, (struct fence){ c->key.epoch, (uint32_t)c->key.attempt }, n->node->name, &how);
+}
+
 /* Another try was faster: this one is given up. */
 static void other_ends(struct tf *t)
 {
     struct charge *c = t->charge;
 
     flow_cancel(c->account->owner, c, "another try was done first");
+    lost_try(t, c, "Superseded", "another try was done first");
     c->tf = NULL;
     c->since = flow_now(t->work->flow);
     tf_detach(t, c);
@@ -621,6 +634,8 @@ void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *
     while ((c = TAILQ_FIRST(&n->account.charges))) {
         struct tf *t = c->tf;
         bool goes_on = t && tf_detach(t, c);
+        if (goes_on)
+            lost_try(t, c, word, text);
         ledger_return(&f->ledger, c);
         if (t && !goes_on)
             attempt_failed(t, n->node->name, NULL, word, text);
@@ -746,6 +761,8 @@ static void missing_fail(struct fnode *n)
         struct tf *t = c->tf;
         if (!c->seen) {
             bool goes_on = t && tf_detach(t, c);
+            if (goes_on)
+                lost_try(t, c, "Forgotten", "the worker came back without it");
             ledger_return(&f->ledger, c);
             if (t && !goes_on)
                 attempt_failed(t, n->node->name, NULL, "Forgotten", "the worker came back without it");

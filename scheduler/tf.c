@@ -7,12 +7,14 @@
 #include "tf.h"
 #include "nice.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "flow_core.h"
 #include "health.h"
 #include "mem.h"
+#include "str.h"
 #include "verify.h"
 
 const char *const tf_state_name[TF_STATES] = { "forming", "queued", "waiting", "building", "built" };
@@ -49,6 +51,28 @@ uint64_t tally_sum(const struct tally *t)
     for (; t; t = t->next)
         n += t->n;
     return n;
+}
+
+char *tally_text(const struct tally *t)
+{
+    struct str s = { 0 };
+
+    for (; t; t = t->next)
+        str_addf(&s, "%s%s %" PRIu64, s.len ? "," : "", t->word, t->n);
+    return str_take(&s);
+}
+
+void tally_read(struct tally **t, const char *text)
+{
+    char word[24];
+    unsigned long long n;
+    int used;
+
+    while (text && sscanf(text, "%23[^ ,] %llu%n", word, &n, &used) == 2) {
+        tally_add(t, word, n);
+        text += used;
+        text += *text == ',';
+    }
 }
 
 /* ---- a work -------------------------------------------------------------------------------- */

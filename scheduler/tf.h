@@ -121,6 +121,9 @@ struct tally { char word[24]; uint64_t n; struct tally *next; };
 void tally_add(struct tally **t, const char *word, uint64_t n);
 void tally_free(struct tally *t);
 uint64_t tally_sum(const struct tally *t);
+/* "WORD N,WORD N", as it is stored; the caller frees. And back. */
+char *tally_text(const struct tally *t);
+void tally_read(struct tally **t, const char *text);
 
 struct tf *tf_create(struct work *w, uint64_t id);
 struct tf *tf_find(struct work *w, uint64_t id);

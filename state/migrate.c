@@ -35,6 +35,7 @@ static const struct db_migration migrations[] = {
          " node TEXT, device TEXT, code TEXT, text TEXT, digest TEXT, stem TEXT, seconds REAL NOT NULL, time INTEGER NOT NULL, log TEXT,"
          " UNIQUE (job, number, attempt)) STRICT" },
     { 8, "CREATE TABLE known_boot (node TEXT NOT NULL UNIQUE, boot TEXT NOT NULL) STRICT" },
+    { 9, "ALTER TABLE job ADD COLUMN failures TEXT" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

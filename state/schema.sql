@@ -1,4 +1,4 @@
--- schema.sql - what survives a restart; version 8 (user_version), becomes schema_sql.h in the build
+-- schema.sql - what survives a restart; version 9 (user_version), becomes schema_sql.h in the build
 --
 -- Times are wall ns (0: not yet), numbers from outside are unsigned 64 bit kept in a signed column. STRICT and NOT NULL make
 -- a damaged value visible to the check at open. Rows are found by rowid in every table, so that --recover can step over a bad page.
@@ -168,7 +168,8 @@ CREATE TABLE job (
     reruns      INTEGER NOT NULL DEFAULT 0, -- how often all of it was asked for again: results of each have names of their own
     begun       INTEGER NOT NULL DEFAULT 0, -- what it was to wait for (its time, a job) has come
     pruned      INTEGER NOT NULL DEFAULT 0, -- its files, tasks and tries are removed: 1 being done, 2 done
-    unpublished INTEGER NOT NULL DEFAULT 0  -- it is over, and results that were accepted may not be published yet
+    unpublished INTEGER NOT NULL DEFAULT 0, -- it is over, and results that were accepted may not be published yet
+    failures    TEXT                        -- tries that failed, by code: "WORD N,WORD N"
 ) STRICT;
 CREATE INDEX job_open ON job (id) WHERE ended = 0;
 CREATE INDEX job_pruning ON job (id) WHERE pruned = 1;

@@ -71,8 +71,13 @@ start() {
 # ON_ONE: for busy loops and what must live beside them: all on one processor, the last this test may use, so that the others stay free.
 ON_ONE=(taskset -c "$(taskset -pc $$ | sed 's/.*[ ,-]//')")
 
-# ended PID: true when the process has ended (a zombie has).
-ended() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == Z* ]]; }
+# ended PID: true when the process has ended (a zombie has, once no thread of it is left in the kernel, holding what it held).
+ended() {
+  [[ -e /proc/$1 ]] || return 0
+  [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == Z* ]] || { [[ ! -e /proc/$1 ]]; return; }
+  local threads=(/proc/"$1"/task/*)
+  [[ ${#threads[@]} -le 1 ]]
+}
 
 # as_nobody COMMAND...: what root would make void runs as nobody.
 as_nobody() {

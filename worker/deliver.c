@@ -181,6 +181,17 @@ static json_t *stages_json(const Sluice__RecoDone *m)
     return list;
 }
 
+/* The set of conditions that went into a result. The stages that there are use none: what they do follows from workflow, backends and options alone. */
+static json_t *conditions_json(void)
+{
+    static const char *const names[] = { "version", "drift_velocity", "t0", "field", "gain_map", "correction_map" };
+    json_t *j = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        json_object_set_new(j, names[i], json_null());
+    return j;
+}
+
 /* The file beside an output that says how it came about. Caller frees. */
 static char *provenance(const struct held *h, const Sluice__RecoDone *m, const Sluice__Output *o, const char *device, const char *software)
 {
@@ -204,6 +215,7 @@ static char *provenance(const struct held *h, const Sluice__RecoDone *m, const S
     set_text(j, "workflow", h->work->workflow);
     set_text(j, "backends", h->work->backends);
     set_text(j, "options", h->work->options);
+    json_object_set_new(j, "conditions", conditions_json());
     json_object_set_new(j, "stages", stages_json(m));
     set_text(j, "node", h->worker->node);
     set_text(j, "class", h->worker->class->name);

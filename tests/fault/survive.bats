@@ -123,7 +123,7 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
     (cd "$DISK" && for f in part-"$i".*.digits; do echo "$(md5sum <"$f") ${f#part-"$i".}"; done) | sort -u | diff "$FARM/wanted" - || { echo "part-$i differs"; false; }
   done
   [ "$(wc -l <"$FARM/wanted")" -eq 50 ]
-  find "$DISK" -name '*.json' -exec cat {} + | jq -se --argjson n "$tfs" 'length == $n and all(.attempt >= 1 and (.node | startswith("n00")) and .software and .digest and .workflow == "decode")' >/dev/null
+  find "$DISK" -name '*.json' -exec cat {} + | jq -se --argjson n "$tfs" 'length == $n and all(.attempt >= 1 and (.node | startswith("n00")) and .software and .digest and .workflow == "decode" and (.conditions | has("version") and has("gain_map")))' >/dev/null
   [ "$(json '[.tasks[].state] | unique | join(" ")' sluice job tfs "$id")" = done ]
   sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; false; }
 }

@@ -1222,6 +1222,7 @@ static void a_straggler_starts_a_second_time_and_the_first_to_be_done_counts(voi
         assert_int_equal(the_job(id)->n[TASK_DONE], 10);
         world_pass(0.2);
         assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+        tries_are(id, 9, faster ? "1 failed Superseded, 2 done Done" : "1 done Done, 2 failed Superseded");
         world_check();
         world_forget_sent(n1->session);
         world_forget_sent(n2->session);
@@ -1573,6 +1574,69 @@ static void a_name_that_is_taken_is_tried_once(void **state)
     assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_FAILED);
     assert_string_equal(the_job(id)->task[0].code, "OutputExists");
     assert_int_equal(the_job(id)->task[0].attempt, 1);
+}
+
+/* Memory has the newest 1000 jobs that are over, the disk all: it is asked for what is not in memory. */
+static void a_job_comes_after_one_that_memory_forgot(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
+    char after[32];
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    finish_all();
+    struct job *j = the_job(id);
+    TAILQ_REMOVE(&world.d.jobs->over, j, entry);
+    world.d.jobs->n_over--;
+    job_destroy(j);
+    snprintf(after, sizeof(after), "ok:%llu", (unsigned long long)id);
+    w.after = after;
+    uint64_t second = submit(&w, NULL);
+    assert_true(second > id);
+    finish_all();
+    assert_int_equal(the_job(second)->n[TASK_DONE], 1);
+    snprintf(after, sizeof(after), "notok:%llu", (unsigned long long)id);
+    uint64_t third = submit(&w, NULL);
+    assert_string_equal(job_waits_for(the_job(third)), "DependencyNeverSatisfied");
+    snprintf(after, sizeof(after), "any:%llu", (unsigned long long)id);
+    w.begin = clock_wall_ns() + (int64_t)3600 * 1000000000;
+    uint64_t later = submit(&w, NULL);
+    assert_string_equal(job_waits_for(the_job(later)), "BeginTime");
+    the_job(later)->begin = 1;                           /* its time has come */
+    assert_null(job_waits_for(the_job(later)));
+    w.begin = 0;
+    w.after = "ok:4711";
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_NOT_FOUND, "no job 4711");
+    world.d.jobs->last_id = 5000;                        /* a number that was given to nothing in the end */
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_NOT_FOUND, "there is no such job");
+    finish_all();
+}
+
+/* How often tries failed and why is known after a restart, too. */
+static void failures_by_code_outlive_restarts(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .attempts = 5 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    for (int i = 0; i < 2; i++) {
+        Sluice__Assign *a = assigned_somewhere(&n);
+        answer_built(n, a);
+        answer_failed(n, a, i ? "Crashed" : "TimedOut");
+        FREE(a);
+    }
+    world_turn();
+    for (int i = 0; i < 2; i++) {                        /* of one that is on, of one that is over */
+        restart();
+        char *text = tally_text(job_find(world.d.jobs, id)->work.failures);
+        assert_string_equal(text, "TimedOut 1,Crashed 1");
+        free(text);
+        finish_all();
+    }
 }
 
 /* ---- names ---- */
@@ -1936,6 +2000,8 @@ int main(void)
         WITH_WORLD(B39_details_of_jobs_are_pruned_by_number_and_age),
         WITH_WORLD(B21_no_task_waits_for_a_worker_that_is_gone),
         WITH_WORLD(every_tf_of_every_file_is_done_once_under_a_name_of_its_own),
+        WITH_WORLD(a_job_comes_after_one_that_memory_forgot),
+        WITH_WORLD(failures_by_code_outlive_restarts),
         WITH_WORLD(B24_names_of_jobs_in_one_folder_do_not_collide),
         WITH_WORLD(a_job_in_the_same_folder_waits_for_one_that_is_being_taken_in),
         WITH_WORLD(B26_a_job_of_very_many_files_is_taken_in_slices),

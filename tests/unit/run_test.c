@@ -87,7 +87,7 @@ static void words_are_checked_before_a_run_is_accepted(void **state)
     (void)state;
     m.workflow = "decod";
     assert_int_equal(start_run(client, &m), 0);
-    error_of(client, ERR_USAGE, "none, decode, cluster");
+    error_of(client, ERR_NOT_FOUND, "none, decode, cluster");
     m.workflow = "decode";
     m.backends = "decode=fpga";
     assert_int_equal(start_run(client, &m), 0);
