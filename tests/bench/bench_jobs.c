@@ -1,7 +1,7 @@
 /* bench_jobs.c - jobs of a million time-frames: taken in, remembered, looked at, started anew with, done
  *
  * The real sluiced and the real command; the workers are fake and take no time, so that what is measured is the account of the work. BENCH_TASKS (10^6) TFs,
- * a thousand a file, then BENCH_FILES (200 000) with a file each; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
+ * a thousand a file, then BENCH_FILES (10^6) with a file each, while somebody else asks, marks and clears all the time; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
  * installed, does as many cycles of put, reserve and delete with fsync as fit into 5 s on the same disk.
  */
 #include "config.h"
@@ -28,7 +28,7 @@
 
 enum { A_FILE = 1000, WORKERS = 16, LOOKS = 10 };
 
-static uint64_t n_tasks = 1000000, n_files = 200000, n_done = 50000;
+static uint64_t n_tasks = 1000000, n_files = 1000000, n_done = 50000;
 static struct program sluiced;
 static unsigned missed;
 
@@ -188,6 +188,71 @@ static void restart(uint64_t id, const char *when)
     free(text);
 }
 
+/* ---- somebody else, meanwhile ----------------------------------------------------------------- */
+
+struct other { pid_t pid; int out; };
+struct waits { double ping, mark; unsigned n; };
+static volatile sig_atomic_t over;
+
+static void on_term(int signal_number)
+{
+    (void)signal_number;
+    over = 1;
+}
+
+static double timed(const char *const argv[])
+{
+    double from = now();
+
+    bench_command(argv);
+    return now() - from;
+}
+
+static void ask_on(int out)
+{
+    struct waits w = { 0 };
+
+    signal(SIGTERM, on_term);
+    while (!over) {
+        double s = timed((const char *const[]){ "sluice", "ping", NULL });
+        w.ping = s > w.ping ? s : w.ping;
+        s = timed(w.n % 2 ? (const char *const[]){ "sluice", "clear", "other001", "bench", "--repeat-ok", NULL }
+                          : (const char *const[]){ "sluice", "mark", "other001", "bench", NULL });
+        w.mark = s > w.mark ? s : w.mark;
+        w.n++;
+    }
+    _exit(write(out, &w, sizeof(w)) == sizeof(w) ? 0 : 1);
+}
+
+static struct other other_start(void)
+{
+    int ends[2];
+
+    bench_command((const char *const[]){ "sluice", "node", "add", "other001", "--class", "fake", NULL });
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        bench_die("pipe");
+    fflush(stdout);
+    struct other o = { fork(), ends[0] };
+    if (o.pid == 0)
+        ask_on(ends[1]);
+    close(ends[1]);
+    return o;
+}
+
+static void other_end(struct other *o)
+{
+    struct waits w;
+
+    kill(o->pid, SIGTERM);
+    if (read(o->out, &w, sizeof(w)) != sizeof(w))
+        bench_die("who asked meanwhile did not get through");
+    waitpid(o->pid, NULL, 0);
+    close(o->out);
+    printf("meanwhile %u pings, marks and clears, the start of the command included\n", w.n);
+    figure("slowest ping", w.ping * 1e3, "ms", 0, true);
+    figure("slowest mark or clear, on disk", w.mark * 1e3, "ms", 0, true);
+}
+
 /* ---- taken in ------------------------------------------------------------------------------ */
 
 static uint64_t measure_submit(void)
@@ -218,12 +283,14 @@ static void measure_submit_files(void)
 
     make_files(dir, list, n_files, 1);
     before = memory();
+    struct other other = other_start();
     id = submit(list, &s);
     printf("%" PRIu64 " files of one TF\n", n_files);
     figure("accepted", s, "s", 0, true);
     figure("sluiced's memory", (memory() - before) / (double)n_files, "bytes a TF", 0, true);
     look(id);
     job_do("cancel", id);
+    other_end(&other);
     free(dir);
     free(list);
 }
