@@ -461,7 +461,8 @@ static void on_tick(struct ev_loop *loop, ev_timer *w, int events)
     chan_enter(c);
     if (late > STALL_NS)               /* we were the silent ones */
         c->heard = c->heard + late < now ? c->heard + late : now;
-    chan_read_pass(c);                      /* what is already here counts */
+    if (c->draining || (c->limits.dead_s > 0 && now - c->heard >= ns(c->limits.dead_s)))
+        chan_read_pass(c);                  /* what is already here counts */
     if (chan_alive(c))
         judge(c);
     if (chan_alive(c))

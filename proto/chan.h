@@ -51,6 +51,9 @@ int   chan_send_error(struct chan *c, uint32_t id, const struct err *why, const 
  * with ok 1 (the kernel has them) or 0 (closed first, before `closed`). -1: dead, `sent` will not come. Heartbeats wait behind them. They do not
  * count as queued. */
 int   chan_send_raw(struct chan *c, const void *data, size_t size, void (*sent)(void *arg, int ok), void *arg);
+/* Only from within `message`: that message, the caller's from now on (protobuf_c_message_free_unpacked): for what is kept with every report, a copy costs as much again.
+ * NULL: none, or taken before. */
+ProtobufCMessage *chan_take_message(struct chan *c);
 /* Only from within `message`: the next size bytes after that frame go straight to data; then `done` is called with ok 1, and frames
  * go on. progress (may be NULL) is called after each read. When the chan closes first: done with ok 0, before `closed`. -1: dead. */
 int   chan_receive_raw(struct chan *c, void *data, size_t size, void (*done)(void *arg, int ok), void (*progress)(void *arg, size_t got), void *arg);

@@ -47,6 +47,7 @@ struct chan {
     struct came came;
     struct raw_in raw;                 /* raw.data != NULL: raw bytes are next */
     bool     in_message;
+    ProtobufCMessage *message;         /* the one that is being handled, until somebody takes it */
 
     struct segs queue;
     size_t   queued;

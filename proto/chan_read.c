@@ -89,11 +89,23 @@ static void handle_frame(struct chan *c, const uint8_t *body)
         take_pong(c, m);
     } else {
         c->in_message = true;
+        c->message = m;
         c->events->message(c->arg, c, t->type, c->head.id, m, fds, n_fds);
+        m = c->message;
+        c->message = NULL;
         c->in_message = false;
     }
     chan_close_fds(fds, n_fds);
-    protobuf_c_message_free_unpacked(m, NULL);
+    if (m != NULL)
+        protobuf_c_message_free_unpacked(m, NULL);
+}
+
+ProtobufCMessage *chan_take_message(struct chan *c)
+{
+    ProtobufCMessage *m = c->message;
+
+    c->message = NULL;
+    return m;
 }
 
 /* The head alone decides whether the frame is taken. */

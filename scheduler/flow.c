@@ -142,7 +142,7 @@ void flow_tick(struct flow *f)
     f->last_tick = now;
     due_all(f, now);
     ghosts_expire(f, now);
-    for (struct fnode *n = f->nodes; n; n = n->hh.next) {
+    for (struct fnode *n = f->cooling > 0 ? f->nodes : NULL; n; n = n->hh.next) {
         if (n->cool_until > 0 && n->cool_until <= now)
             flow_cool(n, 0);
     }
@@ -291,6 +291,7 @@ void flow_cool(struct fnode *n, double s)
 
     if (s > 0 && until <= n->cool_until)
         return;
+    n->flow->cooling = n->flow->cooling - (n->cool_until > 0) + (until > 0);
     n->cool_until = until;
     if (n->node->cooling != (s >= COOL_SHOWN)) {
         n->node->cooling = s >= COOL_SHOWN;

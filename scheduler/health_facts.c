@@ -94,11 +94,12 @@ static void look_at_clock(struct node *n)
 
     if (!o->known)
         return;
-    snprintf(reason, sizeof(reason), "its clock is off by %.1f s", offset_value(o));
-    if (o->low > clock_limit_s || o->high < -clock_limit_s)
+    if (o->low > clock_limit_s || o->high < -clock_limit_s) {
+        snprintf(reason, sizeof(reason), "its clock is off by %.1f s", offset_value(o));
         health_fact(n, NULL, "clock", "sw", LEVEL_NOTE, reason);
-    else if (o->low > -clock_limit_s && o->high < clock_limit_s)
-        health_fact(n, NULL, "clock", "sw", LEVEL_GOOD, reason);
+    } else if (o->low > -clock_limit_s && o->high < clock_limit_s) {
+        health_fact(n, NULL, "clock", "sw", LEVEL_GOOD, NULL);
+    }
 }
 
 void health_registered(struct node *n)
@@ -125,6 +126,10 @@ static void look_at_room(struct node *n, const char *owner, const char *what, bo
 
     if (!known || (least == 0 && !marked))
         return;
+    if (left >= least && !marked) {      /* good, as it was: this is looked at with every report */
+        health_fact(n, NULL, owner, "sw", LEVEL_GOOD, NULL);
+        return;
+    }
     snprintf(reason, sizeof(reason), "%s of %s left, %s are wanted", str_size_text(left, has), what, str_size_text(least, wants));
     health_fact(n, NULL, owner, "sw", left < least || (marked && left < least + least / 10) ? LEVEL_BAD : LEVEL_GOOD, reason);
 }

@@ -550,6 +550,20 @@ void node_admitted(struct node *n)
     node_changed(n);
 }
 
+/* A report comes every second from every node: it is kept as it came. */
+static void report_keep(struct node *n, struct session *s, const Sluice__Report *r)
+{
+    ProtobufCMessage *own = chan_take_message(s->chan);
+
+    if (own == NULL || own != &r->base) {
+        REPLACE(n->report, r);
+        return;
+    }
+    if (n->report != NULL)
+        protobuf_c_message_free_unpacked(&n->report->base, NULL);
+    n->report = (Sluice__Report *)own;
+}
+
 void node_report(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Report *r = m;
@@ -564,7 +578,8 @@ void node_report(struct session *s, uint32_t id, const void *m)
         if (r->n_devices > 64)
             return;
     }
-    REPLACE(n->report, r);
+    report_keep(n, s, r);
+    r = n->report;
     n->last_contact = now_s();
     n->clock = *chan_clock(s->chan);
     for (size_t i = 0; i < r->n_devices; i++)
@@ -624,9 +639,12 @@ static void judge_contact(struct node *n, double now, bool full)
 
     if (n->contact == SLUICE__CONTACT__NEVER || n->contact == SLUICE__CONTACT__LOST)
         return;
-    if (n->session != NULL && now - chan_silence_s(n->session->chan) > n->last_contact)
-        n->last_contact = now - chan_silence_s(n->session->chan);
     silent = now - n->last_contact;
+    if (n->session != NULL && silent > limit / 4) {      /* no report lately: what else was heard? */
+        if (now - chan_silence_s(n->session->chan) > n->last_contact)
+            n->last_contact = now - chan_silence_s(n->session->chan);
+        silent = now - n->last_contact;
+    }
     if (silent > limit) {
         contact_lost(n, silent);
         return;
