@@ -8,13 +8,13 @@ setup() { farm_setup; }
 teardown() { farm_teardown; }
 
 SHAPE='
-  def merge($a; $b): if ($a | type) == "object" and ($b | type) == "object" then reduce ($b | keys_unsorted[]) as $k ($a; .[$k] = merge($a[$k]; $b[$k]))
+  def merge($a; $b): if ($a | type) == "object" and ($b | type) == "object" then reduce ($b | keys[]) as $k ($a; .[$k] = merge($a[$k]; $b[$k]))
     elif ($a | type) == "array" and ($b | type) == "array" then [merge($a[0]; $b[0]) | select(. != null)]
     elif $a == null or $a == "null" then $b else $a end;
   def shape: if type == "object" then map_values(shape) elif type == "array" then (reduce (.[] | shape) as $s (null; merge(.; $s))) as $all | [$all | select(. != null)] else type end;
   # what is wrong with a document, by path
   def wrong($g; $at): if type == "null" then empty elif ($g | type) == "object" then
-      (if type != "object" then "\($at): \(type) instead of an object" else . as $d | ($g | keys_unsorted[]) as $k
+      (if type != "object" then "\($at): \(type) instead of an object" else . as $d | ($g | keys[]) as $k
         | if $d | has($k) then $d[$k] | wrong($g[$k]; "\($at).\($k)") else "\($at).\($k): is gone" end end)
     elif ($g | type) == "array" then
       (if type != "array" then "\($at): \(type) instead of a list" elif ($g | length) == 0 then empty else .[] | wrong($g[0]; "\($at)[]") end)
