@@ -92,11 +92,14 @@ faketime_clean() {
   sluice check
 }
 
-# metronome FILE NICE: how long at most a process of this nice value was not run when it wanted to, in $FARM/FILE, s.
+# metronome FILE COMMAND...: how long at most a process started by this was not run when it wanted to, in $FARM/FILE, s.
 metronome() {
-  background "metronome_$1" "${ON_ONE[@]}" nice -n "$2" perl -e 'sub now { open my $f, "<", "/proc/uptime"; (split " ", <$f>)[0] } my ($last, $worst) = (now(), 0);
-    for (;;) { select undef, undef, undef, 0.05; my $t = now(); if ($t - $last > $worst) { $worst = $t - $last; open my $f, ">", "$ARGV[0].new"; print $f $worst; close $f; rename "$ARGV[0].new", $ARGV[0] } $last = $t }' "$FARM/$1"
+  local file=$1
+  shift
+  background "metronome_$file" "$@" perl -e 'sub now { open my $f, "<", "/proc/uptime"; (split " ", <$f>)[0] } my ($last, $worst) = (now(), 0);
+    for (;;) { select undef, undef, undef, 0.05; my $t = now(); if ($t - $last > $worst) { $worst = $t - $last; open my $f, ">", "$ARGV[0].new"; print $f $worst; close $f; rename "$ARGV[0].new", $ARGV[0] } $last = $t }' "$FARM/$file"
 }
+# stood_still FILE LIMIT: it was more than that.
 stood_still() { awk -v g="$(cat "$FARM/$1")" -v limit="$2" 'BEGIN { exit !(g > limit) }'; }
 
 # nice_of PID [NAME...]: of its first thread, or of all its threads of these names, each value once.
@@ -157,7 +160,8 @@ hang() {
   RUN=$(sluice run start --workflow decode --output "$FARM/out")
   background replay sluice replay "$(sample 2)" --run "$RUN" --loop 60 --rate 20
   wait_until 30 done_at_least 5
-  metronome loop_gap "$([[ $EUID -eq 0 ]] && echo -5 || echo 0)"
+  metronome loop_gap "${ON_ONE[@]}" nice -n "$([[ $EUID -eq 0 ]] && echo -5 || echo 0)"
+  metronome own_gap env
   hang disk "$FARM/out" "$FARM/farm/run/n001"
   wait_until 20 node_is n001 '(.trouble // "") | contains("a delivery hangs: to '"$FARM/out"'")' true
   local i dead=0
@@ -166,7 +170,7 @@ hang() {
     node_is n001 '[.contact, .last_contact_s < 3] | join(" ")' "up true" || dead=1
   done
   echo "a metronome stood still for $(cat "$FARM/loop_gap") s at most"
-  [ "$dead" -eq 0 ] || stood_still loop_gap 1
+  [ "$dead" -eq 0 ] || stood_still loop_gap 1 || stood_still own_gap 1
   ! grep -q 'stood still' "$FARM/n001.log" || stood_still loop_gap 0.3
   # it is over: what waited is written
   kill "$PID_hang"; wait_until 10 ended "$PID_hang"
@@ -201,8 +205,11 @@ hang() {
   # what the machine gives a process of the loop's nice value, and one of the reading threads
   local loop_nice=19
   [[ $EUID -ne 0 ]] || loop_nice=-5
-  metronome loop_gap "$loop_nice"
-  metronome thread_gap 19
+  metronome loop_gap "${ON_ONE[@]}" nice -n "$loop_nice"
+  metronome thread_gap "${ON_ONE[@]}" nice -n 19
+  # and sluiced, and the command that asks it
+  metronome own_gap env
+  wait_until 60 test -s "$FARM/own_gap"
   wait_until 60 test -s "$FARM/loop_gap"
   wait_until 60 test -s "$FARM/thread_gap"
   RUN=$(sluice run start --workflow none)
@@ -218,10 +225,11 @@ hang() {
   done
   ! grep -q 'connection closed' "$FARM/sluiced.log" || dead=1
   late=$(sluice metrics | awk '/^sluice_node_late_seconds/ && $NF > m { m = $NF } END { print m + 0 }')
-  echo "stood still at most: a metronome of the loops' nice value $(cat "$FARM/loop_gap") s, one of the threads' $(cat "$FARM/thread_gap") s; beats late by $late s; dead: $dead"
+  echo "stood still at most: a metronome of the loops' nice value $(cat "$FARM/loop_gap") s, one of the threads' $(cat "$FARM/thread_gap") s, one of sluiced's $(cat "$FARM/own_gap") s; beats late by $late s; dead: $dead"
   # contact has 4 s for a beat a second: only a machine that gave such a process nothing for 3 s excuses a death
-  [ "$dead" -eq 0 ] || stood_still loop_gap 3
-  awk -v l="$late" -v g="$(cat "$FARM/loop_gap")" 'BEGIN { exit !(l <= g + 1) }'
+  [ "$dead" -eq 0 ] || stood_still loop_gap 3 || stood_still own_gap 3
+  # a beat is sent late by the one, or heard late by the other
+  awk -v l="$late" -v g="$(cat "$FARM/loop_gap")" -v o="$(cat "$FARM/own_gap")" 'BEGIN { exit !(l <= g + o + 1) }'
   [ "$(sluice metrics | grep -c '^sluice_node_late_seconds')" -eq 2 ]
   [ "$(sluice metrics | grep -c '^sluice_node_last_contact_seconds')" -eq 2 ]
   sluice metrics | grep -E '^sluice_(node_late|node_last_contact|loop_stalled)'
