@@ -31,15 +31,22 @@ enum { LIST_MAX_BYTES = 16 << 20 };
 
 /* --- where it is ---------------------------------------------------------------------------- */
 
-static bool is_own_farm(const char *dir)
+/* Ours, and where it is a link that leads elsewhere, the link too: in a folder that others write to they could turn theirs. */
+static bool is_own(const char *path, mode_t type)
+{
+    struct stat link, end;
+
+    return lstat(path, &link) == 0 && link.st_uid == geteuid() && stat(path, &end) == 0 && end.st_uid == geteuid() && (end.st_mode & S_IFMT) == type;
+}
+
+/* Its real path, or NULL. */
+static char *own_farm(const char *dir)
 {
     char *conf = mem_printf("%s/sluice.conf", dir);
-    struct stat st;
-    bool own = lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid()
-            && lstat(conf, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+    char *farm = is_own(dir, S_IFDIR) && is_own(conf, S_IFREG) ? realpath(dir, NULL) : NULL;
 
     free(conf);
-    return own;
+    return farm;
 }
 
 char *farm_search(const char *from)
@@ -47,13 +54,13 @@ char *farm_search(const char *from)
     char *dir = realpath(from, NULL);
 
     while (dir != NULL) {
-        char *candidate = mem_printf("%s/sluice-farm", strcmp(dir, "/") == 0 ? "" : dir), *slash;
+        char *candidate = mem_printf("%s/sluice-farm", strcmp(dir, "/") == 0 ? "" : dir), *farm = own_farm(candidate), *slash;
 
-        if (is_own_farm(candidate)) {
-            free(dir);
-            return candidate;
-        }
         free(candidate);
+        if (farm != NULL) {
+            free(dir);
+            return farm;
+        }
         slash = strrchr(dir, '/');
         if (slash == NULL || dir[1] == '\0')
             break;

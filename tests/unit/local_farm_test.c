@@ -60,7 +60,7 @@ static void touch_farm(const char *path)
 static void a_farm_is_found_from_below(void **state)
 {
     struct err e;
-    char *farm = in_dir("a/sluice-farm"), *deep = in_dir("a/b/c/d"), *near = in_dir("a/b/sluice-farm"), *other = in_dir("x"), *found;
+    char *farm = in_dir("a/sluice-farm"), *deep = in_dir("a/b/c/d"), *near = in_dir("a/b/sluice-farm"), *other = in_dir("x"), *linked = in_dir("x/sluice-farm"), *found;
 
     (void)state;
     assert_int_equal(file_mkdirs(deep, 0755, &e), 0);
@@ -79,6 +79,15 @@ static void a_farm_is_found_from_below(void **state)
     assert_string_equal(found, near);
     free(found);
     assert_null(farm_search("/"));
+    assert_int_equal(symlink(farm, linked), 0);             /* its disk may be another one */
+    found = farm_search(other);
+    assert_string_equal(found, farm);
+    free(found);
+    if (geteuid() == 0) {
+        assert_int_equal(lchown(linked, 65534, 65534), 0);
+        assert_null(farm_search(other));
+    }
+    free(linked);
     free(farm);
     free(deep);
     free(near);
