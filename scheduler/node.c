@@ -405,8 +405,8 @@ static int check_register(const Sluice__Register *r, struct err *e)
     return check_devices(r, e);
 }
 
-/* Same incarnation: the newest connection wins. Another one: only when the old one is out of contact, or its connection has closed. */
-static int check_incarnation(const struct node *n, const Sluice__Register *r, struct err *e)
+/* Same incarnation: the newest connection wins. Another one: only when the old one is out of contact, or its connection has closed. *word: as for check_place. */
+static int check_incarnation(const struct node *n, const Sluice__Register *r, const char **word, struct err *e)
 {
     const Sluice__Incarnation *old = n->incarnation, *new = r->incarnation;
 
@@ -420,20 +420,22 @@ static int check_incarnation(const struct node *n, const Sluice__Register *r, st
     }
     if (n->session == NULL)
         return 0;
+    *word = "NameInUse";
     return err_set(e, ERR_STATE, "node %s: another worker is in contact under this name (host %s pid %u, %.1f s ago); host %.60s pid %u is refused",
                    n->name, n->host[0] == '\0' ? "?" : n->host, old->pid, now_s() - n->last_contact, r->host == NULL ? "?" : r->host, new->pid);
 }
 
-static int check_place(struct farm *f, const struct node *n, const Sluice__Register *r, struct err *e)
+/* *word: what the worker is told beside the sentence; it stays where there is none. */
+static int check_place(struct farm *f, const struct node *n, const Sluice__Register *r, const char **word, struct err *e)
 {
     if (n == NULL && f->n_aside >= MOST_HELD_ASIDE)
         return err_set(e, ERR_STATE, "node %s is not known, and %d unknown ones are held aside already", r->node, MOST_HELD_ASIDE);
     if (n != NULL && n->added && strcmp(n->class, r->class_) != 0)
         return err_set(e, ERR_STATE, "node %s is of class %s; the worker says %s", n->name, n->class, r->class_);
-    return n == NULL ? 0 : check_incarnation(n, r, e);
+    return n == NULL ? 0 : check_incarnation(n, r, word, e);
 }
 
-static void refuse_worker(struct session *s, uint32_t id, struct node *n, const struct err *e)
+static void refuse_worker(struct session *s, uint32_t id, struct node *n, const char *word, const struct err *e)
 {
     counters_add(s->d->counters, "refused_workers", 1);
     log_warning("%s", e->text);
@@ -441,7 +443,7 @@ static void refuse_worker(struct session *s, uint32_t id, struct node *n, const 
         snprintf(n->refusal, sizeof(n->refusal), "%.199s", e->text);
         n->refused_at = now_s();
     }
-    session_error(s, id, e, e->code == ERR_STATE ? "NameInUse" : NULL);
+    session_error(s, id, e, word);
     session_close(s, e->text);
 }
 
@@ -512,18 +514,19 @@ void node_register(struct session *s, uint32_t id, const void *m)
 {
     const Sluice__Register *r = m;
     struct farm *f = s->d->farm;
+    const char *word = NULL;
     struct node *n;
     struct err e;
 
     if (s->node != NULL || check_register(r, &e) < 0) {
         if (s->node != NULL)
             err_set(&e, ERR_PROTOCOL, "node %s: registers twice on one connection", s->node->name);
-        refuse_worker(s, id, NULL, &e);
+        refuse_worker(s, id, NULL, NULL, &e);
         return;
     }
     n = farm_node(f, r->node);
-    if (check_place(f, n, r, &e) < 0) {
-        refuse_worker(s, id, n, &e);
+    if (check_place(f, n, r, &word, &e) < 0) {
+        refuse_worker(s, id, n, word, &e);
         return;
     }
     if (n == NULL) {

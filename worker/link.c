@@ -29,7 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LOG_LINES = 500 };
+enum { LOG_LINES = 500, NAME_TIMEOUTS = 3 };
 #define ANSWER_S 5.0                             /* from Register to Registered */
 
 struct link {
@@ -41,6 +41,7 @@ struct link {
     struct ev_timer answer;
     struct file_owner self;
     int64_t  lost_at;                            /* wall ns */
+    int64_t  in_use_since;                       /* mono ns: another worker lives under our name; 0: not that we know */
     char     why[512];
     void   (*registered)(void *arg);
     void    *arg;
@@ -109,6 +110,7 @@ static void on_registered(struct link *l, uint32_t id, const void *arg)
         return;
     ev_timer_stop(l->worker->loop, &l->answer);
     l->up = true;
+    l->in_use_since = 0;
     l->why[0] = '\0';
     log_info("sluiced: registered as node %s%s", l->worker->node, m->has_added && !m->added ? "; not added to the farm yet" : "");
     /* one that says nothing of it knows only nodes that work */
@@ -239,6 +241,18 @@ static void on_check_output(struct link *l, uint32_t id, const void *arg)
     outcheck_take(l->worker, id, arg);
 }
 
+/* One that crashed with its machine is called lost after contact_timeout; one that is in contact for much longer lives, and the name is its own. */
+static bool name_is_taken(struct link *l, const char *word)
+{
+    double limit = NAME_TIMEOUTS * l->worker->conf->limits.contact_timeout;
+
+    if (word == NULL || strcmp(word, "NameInUse") != 0 || HASH_COUNT(l->worker->held.table) > 0)
+        return false;
+    if (l->in_use_since == 0)
+        l->in_use_since = clock_mono_ns();
+    return (double)(clock_mono_ns() - l->in_use_since) > limit * (double)CLOCK_SECOND;
+}
+
 static void on_error(struct link *l, uint32_t id, const void *arg)
 {
     const Sluice__Error *m = arg;
@@ -247,6 +261,10 @@ static void on_error(struct link *l, uint32_t id, const void *arg)
     snprintf(l->why, sizeof l->why, "sluiced refused: %.400s", m->text ? m->text : "no reason given");
     log_err("%s", l->why);
     worker_changed(l->worker);
+    if (!l->up && name_is_taken(l, m->word)) {
+        log_err("node %s: one worker per farm and node name; this one ends", l->worker->node);
+        worker_stop(l->worker, ERR_STATE);
+    }
 }
 
 static const struct { unsigned type; bool before; void (*handle)(struct link *l, uint32_t id, const void *m); } orders[] = {

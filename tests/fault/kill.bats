@@ -99,6 +99,15 @@ settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or faile
     --run-dir "$FARM/farm/run/mi50-001" --shm-dir "$(cat "$FARM/farm/shm-dir")"
   [ "$status" -eq 4 ]
   [[ $output == *"$(worker_pid mi50-001)"* ]]
+  # from another machine, as it were: what the first one holds is not in its way, and sluiced has to say it
+  mkdir "$FARM/other"
+  sed 's/contact_timeout = .*/contact_timeout = 0.5/' "$FARM/farm/sluice.conf" >"$FARM/other/sluice.conf"
+  run timeout 30 sluice-worker --config "$FARM/other/sluice.conf" --server "unix:$SLUICE_SOCKET" --node mi50-001 --class mi50 \
+    --run-dir "$FARM/other/run" --shm-dir "$FARM/other" --shm 16M
+  echo "$output"
+  [ "$status" -eq 4 ]
+  [[ $output == *"another worker is in contact under this name"*"one worker per farm and node name"* ]]
+  is '.nodes[0] | "\(.state) \(.usable)"' 'idle true' sluice nodes
 }
 
 @test "a worker without its scheduler is in error within 5 s, keeps results, comes back" {
