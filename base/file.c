@@ -313,3 +313,16 @@ int file_owner_alive(const struct file_owner *o)
         return 0;
     return start == o->start && state != 'Z' && state != 'X' && state != 'x';
 }
+
+static void end_stdout(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return;
+    fprintf(stderr, "%s: standard output: %s\n", program_invocation_short_name, strerror(errno));
+    _exit(ERR_FAILED);
+}
+
+void file_watch_stdout(void)
+{
+    atexit(end_stdout);
+}

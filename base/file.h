@@ -19,6 +19,8 @@ int   file_write_all(int fd, const void *data, size_t size, struct err *e);
  * descriptor comes back in *dirfd (else -1) and must stay open until bind or connect is done. */
 int   file_socket_address(const char *path, struct sockaddr_un *addr, socklen_t *len, int *dirfd, struct err *e);
 int   file_set_cloexec_nonblock(int fd);
+/* From now on the program ends with ERR_FAILED and a sentence when what it printed did not go out whole, however it ends. */
+void  file_watch_stdout(void);
 
 /* Who lives: pid together with its start time (clock ticks since boot, /proc/PID/stat field 22), which a recycled pid does not share. */
 struct file_owner { pid_t pid; uint64_t start; char boot_id[37]; };

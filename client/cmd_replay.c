@@ -255,7 +255,7 @@ static int status_of(pid_t pid, struct err *e)
         return WEXITSTATUS(status);
     if (interrupted)
         return INTERRUPTED;
-    return err_set(e, ERR_FAILED, "sluice-source was ended by signal %d (%s): what was in flight is lost, the rest was not played", WTERMSIG(status),
+    return err_set(e, ERR_FAILED, "sluice-source was ended by signal %d (%s): of what was in flight only what nodes have whole is done, the rest was not played", WTERMSIG(status),
                    strsignal(WTERMSIG(status)));
 }
 
@@ -356,7 +356,7 @@ static void print_summary(const json_t *row, const Sluice__Run *r)
     char bytes[32], speed[32];
     const json_t *wanted = json_object_get(row, "rate_wanted");
 
-    printf("run %.0f: %.0f time-frames", number(row, "run"), number(row, "tfs"));
+    printf("run %.0f: %.0f time-frame%s", number(row, "run"), number(row, "tfs"), number(row, "tfs") == 1 ? "" : "s");
     if (r != NULL)
         printf(", %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " dropped, %" PRIu64 " lost", r->done, r->failed, dropped(r), r->lost);
     printf("\n");

@@ -171,7 +171,7 @@ static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, stru
     if (skipped > NAMED_MOST && !quiet)
         fprintf(stderr, "skipped %zu more; sluice job tfs ID --state skipped names all\n", skipped - NAMED_MOST);
     if (l->twice > 0 && !quiet)
-        fprintf(stderr, "%zu files are named more than once and taken once\n", l->twice);
+        fprintf(stderr, "named more than once and taken once: %zu file%s\n", l->twice, l->twice == 1 ? "" : "s");
     if (q->has_max_bad && skipped > q->max_bad)
         return err_set(e, ERR_FAILED, "submit: %zu of the %zu files cannot be read, at most %u may be (--max-bad)", skipped, q->n_files, q->max_bad);
     if (tfs > 0)
@@ -300,7 +300,9 @@ static int gather(const struct args *a, struct paths *files, struct err *e)
     if (args_has(a, "input") && paths_read(files, args_text(a, "input", ""), e) < 0)
         return -1;
     paths_once(files);
-    return files->n + files->n_empty > 0 ? 0 : err_set(e, ERR_USAGE, "submit: a file, a folder, or --input LIST, is wanted");
+    if (files->n + files->n_empty == 0)
+        return err_set(e, ERR_USAGE, "submit: the list %s names no file", args_text(a, "input", ""));
+    return 0;
 }
 
 /* --- telling sluiced ------------------------------------------------------------------------ */

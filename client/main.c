@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "command.h"
+#include "file.h"
 
 #include "mem.h"
 #include "str.h"
@@ -304,15 +305,6 @@ static void show_error(const struct err *e)
     str_free(&s);
 }
 
-/* Everything that was to be printed must have gone out: a full disk is a failure. */
-static int flushed(int status)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    fprintf(stderr, "sluice: standard output: %s\n", strerror(errno));
-    return ERR_FAILED;
-}
-
 int main(int argc, char **argv)
 {
     static const struct argp argp = { before, on_key, "COMMAND [ARGUMENT...]", "Sluice: a batch scheduler for a farm of GPU nodes.\v ",
@@ -326,6 +318,7 @@ int main(int argc, char **argv)
 
     if (ctx.method == NULL || ctx.method[0] == '\0')
         ctx.method = "munge";
+    file_watch_stdout();
     argp_program_version = PACKAGE_STRING;
     argp_err_exit_status = ERR_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &s);
@@ -333,7 +326,7 @@ int main(int argc, char **argv)
     if (c == NULL && s.command + 2 == argc && (str_equal(argv[s.command + 1], "--help") || str_equal(argv[s.command + 1], "-?"))
         && command_family_help(argv[s.command])) {
         free(ctx.address);
-        return flushed(0);
+        return 0;
     }
     if (c == NULL) {
         command_unknown(argv[s.command], s.command + 1 < argc ? argv[s.command + 1] : NULL, &e);
@@ -349,5 +342,5 @@ int main(int argc, char **argv)
     }
     args_free(&a);
     free(ctx.address);
-    return flushed(status);
+    return status;
 }

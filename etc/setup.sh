@@ -6,6 +6,9 @@
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
 
+# configure takes no such path, and says so only after autoreconf.
+[[ $root != *[[:space:]\\\"\'\`\#\$\&~]* ]] || die "$root: a path without blanks, quotes, \\, #, \$, & and ~ is wanted, to build in"
+
 # packages_missing KIND...: those of etc/packages that are not installed.
 packages_missing() {
   local kind names name

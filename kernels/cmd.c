@@ -66,14 +66,32 @@ int kernels_cmd(int argc, char **argv)
     return help ? CMD_DONE : CMD_USAGE;
 }
 
+void cmd_put(FILE *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
+        if (*p < 0x20 || *p == 0x7f)
+            fprintf(out, "\\x%02x", *p);
+        else
+            fputc(*p, out);
+    }
+}
+
+static void put_message(const char *cmd, const char *fmt, va_list ap)
+{
+    char text[4096];
+
+    vsnprintf(text, sizeof text, fmt, ap);
+    fprintf(stderr, "sluice %s: ", cmd);
+    cmd_put(stderr, text);
+}
+
 void cmd_say(const char *cmd, const char *fmt, ...)
 {
     va_list ap;
 
     fflush(stdout);
-    fprintf(stderr, "sluice %s: ", cmd);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    put_message(cmd, fmt, ap);
     va_end(ap);
     fputc('\n', stderr);
 }
@@ -82,9 +100,8 @@ int cmd_usage(const char *cmd, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "sluice %s: ", cmd);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    put_message(cmd, fmt, ap);
     va_end(ap);
     fprintf(stderr, " (see sluice %s --help)\n", cmd);
     return CMD_USAGE;

@@ -10,7 +10,9 @@
 #include "kerr.h"
 #include "tf_file.h"
 
-/* `sluice NAME: ...` on stderr. */
+/* A name or another text that came from outside: what would move a terminal is shown as \xNN. */
+void cmd_put(FILE *out, const char *text);
+/* `sluice NAME: ...` on stderr, by cmd_put. */
 void cmd_say(const char *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same, and where to find help; returns CMD_USAGE. */
 int cmd_usage(const char *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -126,8 +126,8 @@ static void print_json(struct reco *r, const char *path, unsigned k,
 static void print_text(const char *path, unsigned k, const struct pipeline_result *res,
                        const struct spread *s)
 {
-    printf("%s %u: orbit %" PRIu32 ", counter %" PRIu32 ", run %" PRIu32 ", digest %016" PRIx64
-           "\n", path, k, res->first_orbit, res->counter, res->run, res->digest);
+    cmd_put(stdout, path);
+    printf(" %u: orbit %" PRIu32 ", counter %" PRIu32 ", run %" PRIu32 ", digest %016" PRIx64 "\n", k, res->first_orbit, res->counter, res->run, res->digest);
     if (strcmp(result_digest_kind, "XXH3-64") != 0)
         printf("  digests   are %s\n", result_digest_kind);
     for (unsigned i = 0; i < res->n_out; i++)
@@ -137,6 +137,13 @@ static void print_text(const char *path, unsigned k, const struct pipeline_resul
         printf("  %-9s on %s: %.2f ms (least %.2f, deviation %.2f, %u times)\n",
                res->stage[i].stage, res->stage[i].device, 1e3 * s[i].sum / s[i].n,
                1e3 * s[i].least, 1e3 * spread_dev(&s[i]), s[i].n);
+}
+
+static void print_digest(const char *path, unsigned k, uint64_t digest)
+{
+    printf("%016" PRIx64 "  ", digest);
+    cmd_put(stdout, path);
+    printf(" %u\n", k);
 }
 
 static int one_tf(struct reco *r, const char *path, unsigned k, bool several, const void *data,
@@ -162,7 +169,7 @@ static int one_tf(struct reco *r, const char *path, unsigned k, bool several, co
     if (r->json)
         print_json(r, path, k, &res, s);
     else if (r->digest)
-        printf("%016" PRIx64 "  %s %u\n", digest, path, k);
+        print_digest(path, k, digest);
     else
         print_text(path, k, &res, s);
     return 0;

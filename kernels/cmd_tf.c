@@ -100,9 +100,10 @@ static int show_tf(struct look *l, const char *path, unsigned k, struct tf_file 
         }
         json_close(&l->j, '}');
     } else {
-        printf("%s %u: at %" PRIu64 ", %" PRIu64 " bytes, orbit %" PRIu32 ", counter %" PRIu32
+        cmd_put(stdout, path);
+        printf(" %u: at %" PRIu64 ", %" PRIu64 " bytes, orbit %" PRIu32 ", counter %" PRIu32
                ", run %" PRIu32 ", %" PRIu32 " blocks of %" PRIu32 " identities, payload %" PRIu64,
-               path, k, t->offset, t->size, t->first_orbit, t->counter, t->run, t->blocks,
+               k, t->offset, t->size, t->first_orbit, t->counter, t->run, t->blocks,
                t->identities, t->payload);
         if (l->mode == VERIFY && !bad)
             printf(", sound, %" PRIu64 " digits", digits);

@@ -17,6 +17,7 @@
 
 #include "conf.h"
 #include "db.h"
+#include "file.h"
 #include "log.h"
 #include "mem.h"
 #include "notify.h"
@@ -314,6 +315,7 @@ int main(int argc, char **argv)
     struct options o = { .level = LOG_LEVEL_INFO, .ready_fd = -1 };
     struct err e;
 
+    file_watch_stdout();
     argp_err_exit_status = ERR_USAGE;
     o.start.config = getenv("SLUICE_CONF");
     argp_parse(&argp, argc, argv, 0, NULL, &o);

@@ -650,6 +650,7 @@ int main(int argc, char **argv)
     static struct program p = { .ready_fd = -1, .log_level = LOG_LEVEL_INFO, .lock = -1 };
     struct err e = { 0 };
 
+    file_watch_stdout();
     argp_program_version = "sluice-worker " PACKAGE_VERSION;
     argp_err_exit_status = ERR_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &p) != 0)

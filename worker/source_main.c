@@ -176,6 +176,7 @@ static void read_options(int argc, char **argv, struct options *o)
     };
     static const char usage[] = "usage: sluice-source replay [OPTION...] FILE...  (replay --help says more)\n";
 
+    file_watch_stdout();
     argp_program_version = "sluice-source " PACKAGE_VERSION;
     argp_err_exit_status = ERR_USAGE;
     *o = (struct options){

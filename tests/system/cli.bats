@@ -287,9 +287,12 @@ END
 }
 
 @test "a full disk is a failure, a closed pipe is no crash" {
-  run bash -c 'sluice help >/dev/full'
-  [ "$status" -eq 1 ]
-  [[ $output == *"standard output"* ]]
+  for line in 'sluice help' 'sluice --version' 'sluice nodes --help' 'sluiced --version' 'sluiced --check-config' 'sluice-worker --version' 'sluice-source --version'; do
+    run bash -c "$line >/dev/full"
+    echo "$line: $status, $output"
+    [ "$status" -eq 1 ]
+    [[ $output == *"${line%% *}: standard output: "* ]]
+  done
   run bash -c 'set -o pipefail; sluice hostlist unfold "n[1-65536]" | head -n 1'
   [ "${lines[0]}" = n1 ]
 }

@@ -50,3 +50,17 @@ refused() {
   refused 2 '--orbits: "0"' "a number from 1 to 128 is wanted" -- sluice simulate -o out --orbits 0
   [ ! -e out ]
 }
+
+@test "a file's name does not drive the terminal: shown escaped, on both outputs" {
+  name="$FARM/a"$'\n\033'"[31m.tf"
+  cp "$INPUT" "$name"
+  for line in "sluice tf info" "sluice tf verify" "sluice reco -b cpu" "sluice reco -b cpu --digest"; do
+    run $line "$name"
+    [ "$status" -eq 0 ]
+    [[ $output == *'a\x0a\x1b[31m.tf'* && $output != *$'\033'* ]]
+  done
+  printf '' >"$name"
+  run sluice tf info "$name"
+  [ "$status" -ne 0 ]
+  [[ $output == *'a\x0a\x1b[31m.tf'* && $output != *$'\033'* ]]
+}

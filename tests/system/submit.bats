@@ -29,7 +29,7 @@ refused() {
   printf '# a list\r\n\r\n%s\r\n%s\n%s' "$FARM/in/a.tf" "$FARM/in" "$FARM/in/a.tf" >"$FARM/list"
   run --separate-stderr sluice submit --input - --workflow none <"$FARM/list"
   [ "$status" -eq 0 ]
-  [[ $stderr == *"2 files are named more than once"* ]]
+  [[ $stderr == *"named more than once and taken once: 2 files"* ]]
   is '.jobs[0].tasks' 2 sluice job show "$output"
   # a FIFO, a folder without files, something that is none, an empty one, what is not there
   mkfifo "$FARM/fifo.tf"; head -c 5000 /dev/urandom >"$FARM/rubbish.tf"; : >"$FARM/empty.tf"
