@@ -211,7 +211,7 @@ void flow_node_gone(struct node *n)
     HASH_FIND_PTR(f->nodes, &n, x);
     if (x == NULL)
         return;
-    settle_lost(f, x, "NodeLost", "the node was retired");
+    settle_lost(f, x, "NodeLost", "the node was retired", false);
     struct ghost *g = TAILQ_FIRST(&f->ghosts), *next;
     for (; g; g = next) {
         next = TAILQ_NEXT(g, entry);
@@ -327,7 +327,7 @@ void flow_worker_disconnected(struct node *n)
         job_full_report(n->d->jobs, n);
 }
 
-void flow_worker_lost(struct node *n, const char *why)
+static void worker_lost(struct node *n, const char *why, bool died)
 {
     struct flow *f = n->d->flow;
     struct fnode *x = flow_node(f, n);
@@ -335,8 +335,18 @@ void flow_worker_lost(struct node *n, const char *why)
     if (x->account.n > 0)
         log_err("node %s: %u TFs it had go elsewhere or are lost: %s", n->name, x->account.n, why);
     x->announced = true;                         /* nothing it pulled before is waited for any longer */
-    settle_lost(f, x, "NodeLost", why);
+    settle_lost(f, x, "NodeLost", why, died);
     flow_node_changed(n);
+}
+
+void flow_worker_lost(struct node *n, const char *why)
+{
+    worker_lost(n, why, false);
+}
+
+void flow_worker_replaced(struct node *n, const char *why)
+{
+    worker_lost(n, why, true);
 }
 
 void flow_evict(struct node *n, const char *why)

@@ -22,6 +22,8 @@ void flow_registered_free(Sluice__Registered *out);
 void flow_worker_disconnected(struct node *n);
 /* Contact is lost for good (time-out, other incarnation, retired): every TF it holds goes elsewhere or is lost. */
 void flow_worker_lost(struct node *n, const char *why);
+/* The same of one whose process is known to have ended: what was complete there may have ended it, and counts a death for each TF of a job. */
+void flow_worker_replaced(struct node *n, const char *why);
 /* n is about to be freed: flow must hold no pointer to it any more. */
 void flow_node_gone(struct node *n);
 /* usable, pool, devices, buffer size or speed may have changed. */

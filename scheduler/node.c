@@ -459,7 +459,7 @@ static void succeed(struct node *n, const Sluice__Register *r)
     }
     if (!same && n->incarnation != NULL) {
         if (n->added)
-            flow_worker_lost(n, "another incarnation of its worker registered");
+            flow_worker_replaced(n, "another incarnation of its worker registered");
         history_note(n->d, n->name, "sluiced", "registered", "", r->host, "a new incarnation of its worker");
     }
 }

@@ -544,7 +544,7 @@ void attempt_failed(struct tf *t, const char *node, const char *device, const ch
         tf_avoid(t, &flow_node(w->flow, n)->account);
     if (is_death(word))
         note_death(t, node);
-    if (w->is_job && is_death(word) && t->n_deaths >= w->flow->d->conf->limits.deaths) {
+    if (w->is_job && t->n_deaths >= w->flow->d->conf->limits.deaths) {
         set_aside(t, node, device, text);
         return;
     }
@@ -626,7 +626,7 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
 
 /* ---- workers that come back, or do not ----------------------------------------------------- */
 
-void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text)
+void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text, bool died)
 {
     unsigned had = n->account.n;
     struct charge *c;
@@ -636,6 +636,8 @@ void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *
         bool goes_on = t && tf_detach(t, c);
         if (goes_on)
             lost_try(t, c, word, text);
+        if (t && died && !c->building && t->work->is_job)
+            note_death(t, n->node->name);
         ledger_return(&f->ledger, c);
         if (t && !goes_on)
             attempt_failed(t, n->node->name, NULL, word, text);

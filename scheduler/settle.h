@@ -55,7 +55,7 @@ void settle_reject(struct node *n, const struct tf *t, struct fence at);
 bool settle_somebody_else(const struct tf *t);
 /* The tasks of that job are in memory now: what workers said meanwhile that they hold of it becomes its own, or is given up. */
 void settle_adopt(struct work *w);
-/* Everything charged to n goes elsewhere or is lost. */
-void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text);
+/* Everything charged to n goes elsewhere or is lost. died: its worker did, perhaps of one of those that were complete there. */
+void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text, bool died);
 
 #endif

@@ -35,6 +35,13 @@ WEAK void flow_worker_registered(struct node *n, const Sluice__Register *r, Slui
 WEAK void flow_registered_free(Sluice__Registered *out) { (void)out; }
 WEAK void flow_worker_disconnected(struct node *n) { (void)n; flow_double.disconnected++; }
 
+WEAK void flow_worker_replaced(struct node *n, const char *why)
+{
+    (void)why;
+    flow_double.lost++;
+    n->n_tfs = 0;
+}
+
 WEAK void flow_worker_lost(struct node *n, const char *why)
 {
     (void)why;

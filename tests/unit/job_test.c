@@ -1639,6 +1639,38 @@ static void failures_by_code_outlive_restarts(void **state)
     }
 }
 
+/* A worker that comes back as another one has died, perhaps of what it had complete; one that is out of contact has not, nor of what it was still reading. */
+static void what_kills_workers_is_set_aside(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 50 };
+    struct node *at;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (int i = 0; i < 5; i++) {
+        Sluice__Assign *a = assigned_within(40, &at);
+        assert_non_null(a);
+        if (i != 1)
+            answer_built(at, a);
+        world_turn();
+        world_disconnect(at);
+        if (i == 2)
+            flow_worker_lost(at, "no contact");
+        else
+            flow_worker_replaced(at, "another incarnation of its worker registered");
+        world_connect(at, NULL, 0, NULL);
+        world_turn();
+        world_check();
+        FREE(a);
+    }
+    world_pass(0.2);
+    struct job *j = the_job(id);
+    assert_int_equal(j->n[TASK_FAILED], 1);
+    assert_true(j->task[0].aside);
+    assert_int_equal(j->task[0].attempt, 5);
+    assert_non_null(strstr(j->task[0].text, "3 processes died of it, on n"));
+}
+
 /* ---- names ---- */
 
 /* In one folder jobs that are on have no names in common; one that is over is the worker's business. */
@@ -2001,6 +2033,7 @@ int main(void)
         WITH_WORLD(B21_no_task_waits_for_a_worker_that_is_gone),
         WITH_WORLD(every_tf_of_every_file_is_done_once_under_a_name_of_its_own),
         WITH_WORLD(a_job_comes_after_one_that_memory_forgot),
+        WITH_WORLD(what_kills_workers_is_set_aside),
         WITH_WORLD(failures_by_code_outlive_restarts),
         WITH_WORLD(B24_names_of_jobs_in_one_folder_do_not_collide),
         WITH_WORLD(a_job_in_the_same_folder_waits_for_one_that_is_being_taken_in),
