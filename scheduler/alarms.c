@@ -204,7 +204,7 @@ static void about_pools(struct alarms *a)
 
     about_full_jobs(a);
     for (int p = 0; p < 2; p++) {
-        unsigned usable = farm_usable(a->d->farm, p), min = a->d->conf->pools[p].min_good;
+        unsigned usable = farm_good(a->d->farm, p), min = a->d->conf->pools[p].min_good;
 
         if (usable < min) {
             snprintf(text, sizeof(text), "pool %s has %u usable nodes, its min_good is %u", pool_name[p], usable, min);

@@ -284,20 +284,31 @@ void move_node_changed(struct node *n)
 
 /* ---- what a pool can spare ---- */
 
-int pool_spare_one(struct sluiced *d, struct spare *s, int pool, struct err *e)
+int pool_spare_one(struct spare *s, const struct node *n, struct err *e)
 {
-    unsigned usable = s->counted[pool] ? s->left[pool] : farm_usable(d->farm, pool), left = usable > 0 ? usable - 1 : 0, min = 0;
-    const struct conf_pool *p = &d->conf->pools[pool];
+    struct sluiced *d = n->d;
+    const struct conf_pool *p = &d->conf->pools[n->pool];
+    unsigned good, usable, min = 0;
+    struct verdict v;
     uint64_t run = 0;
 
-    s->counted[pool] = true;
-    s->left[pool] = usable;
-    if (left < p->min_good)
-        return err_set(e, ERR_STATE, "pool %s would have %u usable node%s, its min_good is %u", pool_name[pool], left, left == 1 ? "" : "s", p->min_good);
-    if (run_uses_pool(d, pool, &min, &run) && left < min)
-        return err_set(e, ERR_STATE, "pool %s would have %u usable node%s, run %llu wants at least %u", pool_name[pool], left, left == 1 ? "" : "s",
+    node_judge(n, &v);
+    if (!verdict_is_good(&v))
+        return 0;                        /* it is missed already */
+    if (!s->counted[n->pool]) {
+        s->counted[n->pool] = true;
+        s->good[n->pool] = farm_good(d->farm, n->pool);
+        s->usable[n->pool] = farm_usable(d->farm, n->pool);
+    }
+    good = s->good[n->pool] - (s->good[n->pool] > 0);
+    usable = s->usable[n->pool] - (v.usable && s->usable[n->pool] > 0);
+    if (good < p->min_good)
+        return err_set(e, ERR_STATE, "pool %s would have %u usable node%s, its min_good is %u", pool_name[n->pool], good, good == 1 ? "" : "s", p->min_good);
+    if (v.usable && run_uses_pool(d, n->pool, &min, &run) && usable < min)
+        return err_set(e, ERR_STATE, "pool %s would have %u usable node%s, run %llu wants at least %u", pool_name[n->pool], usable, usable == 1 ? "" : "s",
                        (unsigned long long)run, min);
-    s->left[pool] = left;
+    s->good[n->pool] = good;
+    s->usable[n->pool] = usable;
     return 0;
 }
 
@@ -332,14 +343,6 @@ static int wish_read(struct wish *w, const Sluice__MoveNodes *q, struct err *e)
     return 0;
 }
 
-static bool is_usable(const struct node *n)
-{
-    struct verdict v;
-
-    node_judge(n, &v);
-    return v.usable;
-}
-
 int move_refuse(const struct node *n, struct err *e)
 {
     const struct move *m = n->move;
@@ -366,11 +369,9 @@ static int wish_check(struct wish *w, struct sluiced *d, const char *name, struc
         return move_refuse(n, e);
     if (n->pool == w->to)
         return 0;
-    if (!w->timed && is_usable(n)) {
-        if (pool_spare_one(d, &w->spare, n->pool, e) < 0) {
-            w->word = "PoolMinimum";
-            return err_prefix(e, "node %s", n->name);
-        }
+    if (!w->timed && pool_spare_one(&w->spare, n, e) < 0) {
+        w->word = "PoolMinimum";
+        return err_prefix(e, "node %s", n->name);
     }
     return 1;
 }
@@ -598,7 +599,7 @@ static void move_due(struct move *m, struct spare *spare)
     struct change *c;
     struct err e;
 
-    if (!is_usable(n) || pool_spare_one(n->d, spare, n->pool, &e) == 0) {
+    if (pool_spare_one(spare, n, &e) == 0) {
         m->state = MOVE_DRAINING;
         node_changed(n);
         return;

@@ -28,9 +28,9 @@ int  move_refuse(const struct node *n, struct err *e);  /* n has an open move, a
 void move_node_changed(struct node *n);
 
 /* What the pools have left while one question or tick takes nodes from them: counted when first asked for, as counting looks at every node. All 0 at first. */
-struct spare { bool counted[2]; unsigned left[2]; };
-/* Takes a node that takes work out of the count; it must not leave its pool below min_good, or a run below its minimum. */
-int  pool_spare_one(struct sluiced *d, struct spare *s, int pool, struct err *e);
+struct spare { bool counted[2]; unsigned good[2], usable[2]; };
+/* Takes a node that is good (farm_good) out of the count; it must not leave its pool below min_good, or a run below its minimum. */
+int  pool_spare_one(struct spare *s, const struct node *n, struct err *e);
 
 void move_nodes(struct session *s, uint32_t id, const void *m);        /* MOVE_NODES */
 void move_cancel(struct session *s, uint32_t id, const void *m);       /* CANCEL_MOVE */

@@ -827,6 +827,25 @@ unsigned farm_usable(struct farm *f, int pool)
     return count;
 }
 
+bool verdict_is_good(const struct verdict *v)
+{
+    return v->usable || (v->n_why == 1 && strcmp(v->why[0], "NoLease") == 0);
+}
+
+unsigned farm_good(struct farm *f, int pool)
+{
+    struct verdict v;
+    unsigned count = 0;
+
+    for (struct node *n = f->by_name; n != NULL; n = n->hh.next) {
+        if (n->pool != pool)
+            continue;
+        node_judge(n, &v);
+        count += verdict_is_good(&v);
+    }
+    return count;
+}
+
 double farm_stalled_s(const struct farm *f)
 {
     return f->stalled_most;

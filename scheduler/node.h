@@ -85,6 +85,8 @@ struct node *farm_obtain(struct farm *f, const char *name);             /* made 
 struct node *farm_first(struct farm *f);                                /* in natural order of the names; next: n->hh.next */
 unsigned farm_count(const struct farm *f);
 unsigned farm_usable(struct farm *f, int pool);                         /* nodes of the pool that take work now */
+unsigned farm_good(struct farm *f, int pool);                           /* those, and those that only want a lease: what min_good counts */
+bool verdict_is_good(const struct verdict *v);
 double   farm_stalled_s(const struct farm *f);                          /* the longest time our own loop stood still */
 int node_compare_names(const char *a, const char *b);                   /* natural order: n2 before n10 */
 void node_see_part(struct node *n, const char *serial);

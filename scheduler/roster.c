@@ -222,7 +222,6 @@ static void retired(struct change *c, void *arg, int rc, const struct err *why)
 static int check_retire(struct sluiced *d, const char *name, struct spare *spare, struct err *e)
 {
     struct node *n = farm_node(d->farm, name);
-    struct verdict v;
 
     if (n == NULL || !n->added)
         return err_set(e, ERR_NOT_FOUND, "node %.63s: there is no such node", name);
@@ -232,10 +231,7 @@ static int check_retire(struct sluiced *d, const char *name, struct spare *spare
         return move_refuse(n, e);
     if (n->n_tfs > 0)
         return err_set(e, ERR_STATE, "node %s: holds %u time-frames; mark it (class ops) and wait until it is empty", name, n->n_tfs);
-    node_judge(n, &v);
-    if (!v.usable)
-        return 0;
-    if (pool_spare_one(d, spare, n->pool, e) < 0)
+    if (pool_spare_one(spare, n, e) < 0)
         return err_prefix(e, "node %s", name);
     return 0;
 }

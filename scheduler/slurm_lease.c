@@ -118,7 +118,7 @@ static bool may_have(const struct node *n)
     if (ns == NULL || ns->mode != SLURM_LEND || n->pool != POOL_ASYNC || n->move != NULL || !n->added || n->retiring || ns->says == NULL || ns->says->unknown)
         return false;
     node_judge(n, &v);
-    return v.usable || (v.n_why == 1 && strcmp(v.why[0], "NoLease") == 0);      /* nothing else stands against it */
+    return verdict_is_good(&v);          /* nothing else stands against it */
 }
 
 struct wanted { struct slurm *s; unsigned left; };

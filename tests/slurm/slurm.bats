@@ -207,6 +207,9 @@ no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
   "$SLUICE_SRCDIR/tests/slurm/shapes"
 }
 
+# helpers_kill: both of them, by their parent
+helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/stat" 2>/dev/null) == "$PID_sluiced" ]] && kill -KILL "${p#/proc/}"; done; true; }
+
 @test "slurmctld killed, stopped and restarted, helpers, sluiced and munged killed, slurm.conf broken: both sides agree again by themselves" {
   cluster 6
   local i
@@ -241,15 +244,14 @@ no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
   wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
   sluice clear n3 "over" >/dev/null
   # helpers, and sluiced itself with a move under way
-  pkill_of() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/stat" 2>/dev/null) == "$PID_sluiced" ]] && kill -KILL "${p#/proc/}"; done; true; }
-  pkill_of
+  helpers_kill
   wait_until 20 whole n3
   sluice move n4 --to online >/dev/null
   daemon_kill
   farm_start
   wait_until 20 node_is n4 pool online
   sluice move n4 --to async >/dev/null
-  pkill_of
+  helpers_kill
   wait_until 20 node_is n4 pool async
   # munged
   lab down munged
@@ -258,9 +260,103 @@ no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
   # a typing error in slurm.conf ends the helpers only
   cp "$LABDIR/slurm.conf" "$FARM/good"
   echo "NoSuchKey=1" >>"$LABDIR/slurm.conf"
-  pkill_of
+  helpers_kill
   wait_until 20 is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("slurm.conf|NoSuchKey|onfiguration"; "i")] | any' true sluice status
   cat "$FARM/good" >"$LABDIR/slurm.conf"
   wait_until 40 agree
   wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
+}
+
+@test "a real worker: its reconstruction process ends before Slurm has the node, the worker stays, and the process is there again when the node comes back" {
+  local before worker
+  real_class
+  sluiced_conf() {
+    printf 'class real { devices = 1 shm = 16M nominal_ms = 20 }\nnode n1 { class = real slurm = lend }\nslurm { poll = 0.2 settle = 1 timeout = 3 conf = %s }\n' "$LABDIR/slurm.conf" >"$FARM/conf"
+  }
+  cluster 2
+  worker n1 --
+  wait_until 20 has_res n1
+  wait_until 20 node_is n1 'devices[0].state' free
+  before=$(sluice node show n1 --json | jq '.nodes[0].devices[0].pid') worker=$PID_n1
+  [ -d "/proc/$before" ]
+  sluice move n1 --to async --wait --timeout 20s >/dev/null
+  [ ! -d "/proc/$before" ]
+  has_no_res n1
+  node_is n1 'devices[0].state' parked
+  kill -0 "$worker"
+  # a worker that starts anew on a node that Slurm has starts no process
+  kill "$worker"; wait_until 10 ended "$worker"
+  worker n1 --
+  wait_until 20 node_is n1 'devices[0].state' parked
+  run pgrep -f -P "$PID_n1" attach
+  [ -z "$output" ]
+  sluice move n1 --to online --wait --timeout 20s >/dev/null
+  wait_until 20 node_is n1 'devices[0].state' free
+  run_start --sources 1
+  background replay sluice-source replay --server "unix:$SLUICE_SOCKET" --run "$RUN" --loop 10 --rate max "$(sample 2)"
+  wait_until 20 done_at_least 10
+  node_is n1 'devices[0].restarts' 0
+  sluice run stop "$RUN" --data-timeout 20s >/dev/null
+}
+
+# ---- faults at random points of moves and leases: FAULT does it and takes it back ----
+STOOD=$(awk -v soak="${SLUICE_SOAK:-}" 'BEGIN { print soak == "" ? 5 : 30 }')
+SILENT=$(awk -v soak="${SLUICE_SOAK:-}" 'BEGIN { print soak == "" ? 4 : 60 }')
+fault_ctld_killed() { lab down -9 ctld; lab up ctld; }
+fault_ctld_away() { lab down -9 ctld; sleep "$SILENT"; lab up ctld; }
+fault_ctld_stopped() { local p; p=$(ctld); kill -STOP "$p"; sleep "$STOOD"; kill -CONT "$p"; }
+fault_helpers_killed() { helpers_kill; }
+fault_sluiced_killed() { daemon_kill; farm_start; }
+fault_munged_killed() { lab down -9 munged; sleep 1; rm -f "$LABDIR/munge/socket"*; lab up munged; }
+fault_conf_broken() { cp "$LABDIR/slurm.conf" "$FARM/good"; echo "NoSuchKey=1" >>"$LABDIR/slurm.conf"; helpers_kill; sleep 2; cat "$FARM/good" >"$LABDIR/slurm.conf"; }
+FAULTS=(ctld_killed ctld_stopped helpers_killed sluiced_killed munged_killed conf_broken ctld_away)
+
+pool_of() { sluice node show "$1" --json | jq -r '.nodes[0].pool'; }
+# whose NODE...: the reservation is where pool says that it is ours
+whose() { local n; for n; do if [[ $(pool_of "$n") == online ]]; then has_res "$n"; else has_no_res "$n"; fi || { echo "$n: $(pool_of "$n")"; return 1; }; done; }
+step_to() { local to=async; [[ $(pool_of "$1") == online ]] || to=online; sluice move "$1" --to $to "${@:2}" >/dev/null 2>&1 || true; }
+foreign_gone() {
+  local n
+  # "Duplicate jobid" and the like, after slurmctld was killed: Slurm's own, which an administrator resumes
+  for n in n{1..6}; do [[ $(sl sinfo -h -N -n $n -o '%T %E' | head -n 1) == *d[or][wa][ni]*" sluice: "* ]] || sl scontrol update nodename=$n state=resume 2>/dev/null || true; done
+  is '[.nodes[].marks[] | select(.owner_kind == "slurm")] | length' 0 sluice nodes
+}
+
+@test "faults at random points of moves and leases: both sides agree again, no TF of a run or a job is lost, the loop never stands still" {
+  local i n f t array
+  RANDOM=$((SEED % 32768))
+  ONLINE="n[1-3]" ASYNC="n[4-6]" LEASES=2 cluster 6
+  fakes 6 --seconds-per-tf 0.1
+  for n in n{1..3}; do wait_until 20 has_res $n; done
+  for ((i = 0; i < 40; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
+  array=$(sl sbatch --parsable --array=1-2000%3 --requeue -o /dev/null --chdir=/ --wrap 'sleep 0.5')
+  run_start --sources 1
+  source_start --count 1 --hold --rate 20 --size 100000 --tfs 1000000
+  wait_until 20 done_at_least 5
+  JOBS=()
+  for ((i = 0; i < $(scaled 4); i++)); do
+    f=${FAULTS[i < ${#FAULTS[@]} ? (i + SEED) % ${#FAULTS[@]} : RANDOM % ${#FAULTS[@]}]} t=$((RANDOM % 1200))
+    echo "seed $SEED, step $i: $f after $t ms"
+    step_to n$((3 + RANDOM % 4)) --when "$( ((RANDOM % 2)) && echo now || echo drained)"
+    step_to n$((3 + RANDOM % 4))
+    ((i % 2)) || JOBS+=("$(sluice submit "$FARM"/in*.tf --workflow none --output "$FARM/out$i")")
+    sleep "$(awk "BEGIN { print $t / 1000 }")"
+    "fault_$f"
+    stream_goes_on 5
+  done
+  sl scancel "$array"                       # it was there first: leases would wait for its last task
+  wait_until 60 is '.moves | length' 0 sluice moves
+  for n in n{4..6}; do [[ $(pool_of $n) == async ]] || sluice move $n --to async --wait --timeout 60s >/dev/null; done
+  wait_until 60 foreign_gone
+  wait_until 60 whose n{1..6}
+  wait_until 60 is '[.status[0].alarms[].word | select(startswith("Slurm"))] | length' 0 sluice status
+  for i in "${JOBS[@]}"; do
+    sluice wait job "$i" --timeout 120s
+    sluice job show "$i" --json | jq -e '.jobs[0] | .done == 40 and .failed == 0'
+  done
+  wait_until 30 no_leases
+  sluice run stop "$RUN" --data-timeout 20s >/dev/null
+  sluice run show "$RUN" --json | jq -e '.runs[0] | .announced == .done and .lost == 0 and .failed == 0 and .in_flight == 0'
+  sluice check >/dev/null
+  [[ $(metric sluice_loop_stalled_seconds_max) < 1 ]]
 }

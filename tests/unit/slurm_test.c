@@ -3,8 +3,10 @@
 
 #include <ftw.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -704,6 +706,36 @@ static void while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are(void
     peer_close(v);
 }
 
+/* What Slurm has is not idle: min_good of its pool counts the good ones of them. */
+static void min_good_counts_the_nodes_that_slurm_has(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p, *w, *v;
+    char *conf = conf_text(5), *more = mem_printf("%spool async { min_good = 1 }\n", conf);
+
+    fx_stop(f);
+    fx_conf(f, more);
+    free(conf);
+    free(more);
+    fx_start(f);
+    p = person(f);
+    w = lent_worker(f, "a1");
+    v = lent_worker(f, "a2");
+    assert_true(node_has_why(ask_node(p, "a1"), "NoLease"));
+    say("node a2 idle+drain 'fan is loud'");
+    until_marked(f, "a2", "state", "fan is loud");
+    assert_int_not_equal(ask_move(p, "a1", "online", NULL), 0);          /* a2 is there, and bad */
+    assert_string_equal(answer_text(p), "node a1: pool async would have 0 usable nodes, its min_good is 1");
+    say("node a2 idle");
+    until_clear(f, "a2", "state");
+    assert_int_equal(ask_move(p, "a1", "online", NULL), 0);
+    until_pool(f, "a1", "online");
+    assert_int_not_equal(ask_move(p, "a2", "online", NULL), 0);
+    peer_close(v);
+    peer_close(w);
+    peer_close(p);
+}
+
 static void retire(struct peer *p, const char *name)
 {
     Sluice__RetireNodes q = SLUICE__RETIRE_NODES__INIT;
@@ -987,6 +1019,81 @@ static void insane_answers_change_nothing(void **state)
     peer_close(p);
 }
 
+/* ---- what Slurm does never holds up the loop, on which online TFs are dispatched ---- */
+
+struct beat { ev_timer timer; double due, late; };
+
+static double mono(void)
+{
+    return (double)clock_mono_ns() / 1e9;
+}
+
+static void beat_cb(struct ev_loop *loop, ev_timer *t, int events)
+{
+    struct beat *b = t->data;
+    double now = mono();
+
+    (void)loop, (void)events;
+    b->late = now - b->due > b->late ? now - b->due : b->late;
+    b->due = now + 0.005;
+}
+
+/* The same beat in a thread that has nothing else to do: what the machine makes late. */
+struct witness { pthread_t thread; atomic_bool stop; double late; };
+
+static void *witness_run(void *arg)
+{
+    struct witness *w = arg;
+
+    while (!w->stop) {
+        double due = mono() + 0.005;
+
+        usleep(5000);
+        if (mono() - due > w->late)
+            w->late = mono() - due;
+    }
+    return NULL;
+}
+
+static void whatever_slurm_does_the_loop_is_no_later_than_its_timer(void **state)
+{
+    static const char *const how[] = { "silent", "garbage", "exit slurm.conf: line 3 is broken", "error SlurmSilent Unable to contact slurm controller", "other", "ok" };
+    struct fixture *f = *state;
+    struct peer *p;
+    struct beat b = { 0 };
+    struct witness w = { 0 };
+    char *conf = conf_text(0.3);
+
+    fx_stop(f);
+    fx_conf(f, conf);
+    free(conf);
+    fx_start(f);
+    p = person(f);
+    ev_timer_init(&b.timer, beat_cb, 0.005, 0.005);
+    b.timer.data = &b;
+    b.due = mono() + 0.005;
+    ev_timer_start(f->loop, &b.timer);
+    assert_int_equal(pthread_create(&w.thread, NULL, witness_run, &w), 0);
+    for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
+        char words[100];
+
+        snprintf(words, sizeof(words), "how poll '%s'", how[i]);
+        say(words);
+        snprintf(words, sizeof(words), "how act '%s'", how[i]);
+        say(words);
+        ask_move(p, i % 2 == 0 ? "a1" : "a2", "online", "now");
+        b.due = mono() + 0.005;          /* say() and the question ran here, too */
+        fx_turn(f, 0.7);
+    }
+    w.stop = true;
+    pthread_join(w.thread, NULL);
+    ev_timer_stop(f->loop, &b.timer);
+    print_message("[          ] the loop was late by %.1f ms at most, a thread beside it by %.1f ms\n", b.late * 1e3, w.late * 1e3);
+    if (b.late > w.late + 0.1)           /* a fork of a helper is in it */
+        fail_msg("the loop was late by %.1f ms, a thread beside it by %.1f ms", b.late * 1e3, w.late * 1e3);
+    peer_close(p);
+}
+
 int main(void)
 {
 #define FARM(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
@@ -1008,6 +1115,7 @@ int main(void)
         FARM(an_old_report_gives_nothing_back),
         FARM(a_node_whose_worker_does_not_answer_is_given_back_only_at_once),
         FARM(while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are),
+        FARM(min_good_counts_the_nodes_that_slurm_has),
         FARM(what_leaves_takes_what_is_ours_with_it),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
@@ -1016,6 +1124,7 @@ int main(void)
         FARM(a_restart_finds_its_leases),
         FARM(silence_keeps_nothing_of_ours_waiting),
         FARM(insane_answers_change_nothing),
+        FARM(whatever_slurm_does_the_loop_is_no_later_than_its_timer),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
 
