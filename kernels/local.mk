@@ -5,7 +5,8 @@ KERNELS_LIBS     = kernels/libkernels.a proto/libtffile.a -lm -lpthread -ldl
 
 noinst_LIBRARIES += kernels/libkernels.a
 kernels_libkernels_a_CPPFLAGS = $(KERNELS_CPPFLAGS) $(KERNELS_PLACES)
-kernels_libkernels_a_CFLAGS   = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
+# Never slower than -O1 unless it is told to be: it is where the time goes.
+kernels_libkernels_a_CFLAGS   = $(AM_CFLAGS) -O1 -ffp-contract=off -fno-fast-math -fno-math-errno
 kernels_libkernels_a_SOURCES  = \
 	%D%/kerr.c %D%/kerr.h \
 	%D%/input.c %D%/input.h %D%/kgeo.h \

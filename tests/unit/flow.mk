@@ -12,33 +12,37 @@ check_PROGRAMS += $(flow_tests)
 TESTS += $(flow_tests)
 
 FLOW_TEST_CPPFLAGS = $(SCHEDULER_CPPFLAGS) $(CMOCKA_CFLAGS)
-FLOW_TEST_LDADD = scheduler/libflow.a scheduler/libdispatch.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS) -lm
+# the double of the farm half, compiled once for all
+check_LIBRARIES += tests/unit/libfarmdouble.a
+tests_unit_libfarmdouble_a_SOURCES = %D%/farm_double.c %D%/farm_double.h
+tests_unit_libfarmdouble_a_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+FLOW_TEST_LDADD = tests/unit/libfarmdouble.a scheduler/libflow.a scheduler/libdispatch.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS) -lm
 
 tests_unit_dispatch_test_SOURCES = %D%/dispatch_test.c
 tests_unit_dispatch_test_CPPFLAGS = $(BASE_CPPFLAGS) -I$(srcdir)/scheduler/dispatch $(CMOCKA_CFLAGS)
 tests_unit_dispatch_test_LDADD = scheduler/libdispatch.a $(BASE_LIBS) $(CMOCKA_LIBS) -lm
 
-tests_unit_ledger_test_SOURCES = %D%/ledger_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_ledger_test_SOURCES = %D%/ledger_test.c %D%/farm_double.h
 tests_unit_ledger_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_ledger_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_ledger_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-tests_unit_verify_test_SOURCES = %D%/verify_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_verify_test_SOURCES = %D%/verify_test.c %D%/farm_double.h
 tests_unit_verify_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_verify_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_verify_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.h
 tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_run_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_run_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-tests_unit_job_test_SOURCES = %D%/job_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_job_test_SOURCES = %D%/job_test.c %D%/farm_double.h
 tests_unit_job_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_job_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_job_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.c %D%/farm_double.h
+tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.h
 tests_unit_flow_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_flow_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_flow_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send

@@ -52,7 +52,7 @@ tests_unit_kernels_alone_LDADD = $(KERNELS_LIBS)
 # The same with the emulated device.
 tests_unit_kernels_emulated_SOURCES = kernels/main_emu.c kernels/backend/bk_emu.c
 tests_unit_kernels_emulated_CPPFLAGS = $(KERNELS_CPPFLAGS)
-tests_unit_kernels_emulated_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
+tests_unit_kernels_emulated_CFLAGS = $(AM_CFLAGS) -O1 -ffp-contract=off -fno-fast-math -fno-math-errno
 tests_unit_kernels_emulated_LDADD = $(KERNELS_LIBS)
 
 tests_unit_workflow_cpu_test_SOURCES = %D%/workflow_cpu_test.c

@@ -5,8 +5,12 @@ TESTS += $(farm_tests)
 
 # the farm half of sluiced with a double of flow.h
 FARM_TEST_CPPFLAGS = $(SCHEDULER_CPPFLAGS) $(CMOCKA_CFLAGS) -I$(srcdir)/tests/unit
-FARM_TEST_LIBS = scheduler/libfarm.a scheduler/libwriter.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
-farm_test_common = %D%/farm_fixture.c %D%/farm_fixture.h %D%/flow_double.c %D%/flow_double.h
+FARM_TEST_LIBS = tests/unit/libfarmfixture.a scheduler/libfarm.a scheduler/libwriter.a $(STATE_LIBS) $(PROTO_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+# compiled once for all
+check_LIBRARIES += tests/unit/libfarmfixture.a
+tests_unit_libfarmfixture_a_SOURCES = %D%/farm_fixture.c %D%/farm_fixture.h %D%/flow_double.c %D%/flow_double.h
+tests_unit_libfarmfixture_a_CPPFLAGS = $(FARM_TEST_CPPFLAGS)
+farm_test_common = %D%/farm_fixture.h %D%/flow_double.h
 
 tests_unit_farm_test_SOURCES = %D%/farm_test.c $(farm_test_common)
 tests_unit_farm_test_CPPFLAGS = $(FARM_TEST_CPPFLAGS)

@@ -38,5 +38,5 @@ tests_unit_outfile_test_LDADD = $(WORKER_LIBS) $(CMOCKA_LIBS)
 # The reconstruction process itself, with the emulated device beside its backends.
 tests_unit_attach_test_SOURCES = tests/unit/attach_test.c tests/unit/device_fake.h tests/unit/kernels_help.h worker/attach.c kernels/backend/bk_emu.c
 tests_unit_attach_test_CPPFLAGS = $(WORKER_CPPFLAGS) $(KERNELS_TEST_CPPFLAGS)
-tests_unit_attach_test_CFLAGS = $(AM_CFLAGS) -ffp-contract=off -fno-fast-math -fno-math-errno
+tests_unit_attach_test_CFLAGS = $(AM_CFLAGS) -O1 -ffp-contract=off -fno-fast-math -fno-math-errno
 tests_unit_attach_test_LDADD = $(WORKER_LIBS) $(KERNELS_TEST_LIBS)
