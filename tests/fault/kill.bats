@@ -6,7 +6,8 @@ setup() { farm_setup; }
 teardown() { farm_teardown; }
 
 sluiced_pid() { sluice status --json | jq -r '(.status[0] // .).pid'; }
-worker_pid() { cat "$FARM/farm/run/$1/status.json" | jq -r .pid; }
+# Written beside the loop: a worker may be usable before its status file is there.
+worker_pid() { wait_until 10 test -s "$FARM/farm/run/$1/status.json"; jq -r .pid "$FARM/farm/run/$1/status.json"; }
 settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or failed
   is '.runs[0] | [.announced, .done + .failed + .lost + ([.dropped[].value] | add // 0), .in_flight] | join(" ")' "$2 $2 0" sluice run show "$1"
 }
