@@ -30,6 +30,7 @@ farm_setup() {
 farm_up() { sluice up --dir "$FARM/farm" "$@" 3>&-; }
 
 # jq: gojq where it is installed. It starts in a tenth of jq's time, which costs more than all the programs that are waited for.
+# And its -e fails when there was nothing to read, as jq's does not.
 if command -v gojq >/dev/null; then
   jq() {
     local arg args=()
