@@ -65,7 +65,7 @@ teardown() { cd /; rm -rf "$FARM"; }
 
 @test "the manual page has every command with every option, and no other; it is clean mdoc" {
   page=$SLUICE_SRCDIR/doc/sluice.1
-  mandoc -T lint -W warning "$page"
+  [ -z "$(mandoc -T lint "$page" | grep -v 'referenced manual not found')" ]
   sed -n '/^\.Sh COMMANDS/,/^\.Sh ENVIRONMENT/p' "$page" >commands
   sluice help --table | tail -n +2 >table
   diff <(cut -d'|' -f1 table | sort) <(sed -n 's/^\.It Cm //p' commands | sed 's/ Ar .*//' | sort)
