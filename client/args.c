@@ -135,7 +135,7 @@ static error_t on_key(int key, char *arg, struct argp_state *state)
     const struct option_row *row = row_of(p, key);
 
     if (row != NULL) {
-        if (arg != NULL && arg[0] == '\0')
+        if (arg != NULL && arg[0] == '\0' && strcmp(row->arg, "DURATION") != 0)         /* its reader says which forms there are */
             argp_error(state, "--%s: a value is wanted (%s), this one is empty", row->name, row->arg);
         a->given = mem_grow(a->given, a->n_given + 1, sizeof(*a->given));
         a->given[a->n_given++] = (struct given){ row->name, arg };

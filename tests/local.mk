@@ -43,7 +43,7 @@ SH_LOG_COMPILER = $(LOG_COMPILER)
 soak: check-build
 	$(srcdir)/tests/run --soak $(abs_builddir)
 bench: all $(BENCHES)
-	@for b in $(BENCHES); do echo "== $$b"; ./$$b || exit 1; done
+	@SLUICE_SRCDIR='$(abs_srcdir)'; export SLUICE_SRCDIR; for b in $(BENCHES); do echo "== $$b"; ./$$b || exit 1; done
 check-build: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 .PHONY: soak bench check-build

@@ -1,8 +1,9 @@
 /* bench_jobs.c - jobs of a million time-frames: taken in, remembered, looked at, started anew with, done
  *
  * The real sluiced and the real command; the workers are fake and take no time, so that what is measured is the account of the work. BENCH_TASKS (10^6) TFs,
- * a thousand a file, then BENCH_FILES (10^6) with a file each, while somebody else asks, marks and clears all the time; BENCH_DONE (50 000; 10^6 for the whole of it) of them are done. beanstalkd, where it is
- * installed, does as many cycles of put, reserve and delete with fsync as fit into 5 s on the same disk.
+ * a thousand a file, then BENCH_FILES (10^6) with a file each, while somebody else asks, marks and clears all the time; BENCH_DONE (50 000; 10^6 for the whole
+ * of it) of them are done. beanstalkd, where it is installed, does as many cycles of put, reserve and delete with fsync as fit into 5 s on the same disk; Slurm,
+ * where it is installed, an array of BENCH_ARRAY (1000) tasks that do nothing, on as many virtual nodes as there are workers (tests/slurm/array).
  */
 #include "config.h"
 
@@ -165,6 +166,28 @@ static void job_do(const char *what, uint64_t id)
 
     bench_command((const char *const[]){ "sluice", "job", what, text, NULL });
     free(text);
+}
+
+/* B39: what the disk and a list of nodes have of the tasks. */
+static void look_at_state(const char *when)
+{
+    char *what = mem_printf("state on the disk %s", when), *file = bench_path("state/state.db"), *log = bench_path("state/state.db-wal");
+    struct stat st, wal;
+    double ms[LOOKS];
+
+    if (stat(file, &st) < 0)
+        bench_die(file);
+    figure(what, ((double)st.st_size + (stat(log, &wal) == 0 ? (double)wal.st_size : 0)) / 1e6, "MB", 0, true);
+    for (int i = 0; i < LOOKS; i++) {
+        double from = now();
+        bench_command((const char *const[]){ "sluice", "nodes", NULL });
+        ms[i] = (now() - from) * 1e3;
+    }
+    qsort(ms, LOOKS, sizeof(ms[0]), compare);
+    figure("list of nodes, median of ten", ms[LOOKS / 2], "ms", 0, true);
+    free(what);
+    free(file);
+    free(log);
 }
 
 /* Killed and started: until it is ready with nodes and marks, and until it knows the job's tasks again. */
@@ -335,6 +358,7 @@ static double measure_done(uint64_t id)
     struct program workers = bench_daemon((const char *const[]){ "tests/fake/fake-worker", "--server", address, "--count", count, "--class", "fake",
                                           "--buffer", "337G", "--devices", "8", "--building-limit", "64", "--build-seconds", "0", "--seconds-per-tf", "0",
                                           "--ready-fd", "9", "--quiet", NULL });
+    look_at_state("before");
     struct point from = point(id);
     job_do("release", id);
     struct point first = wait_done(id, tenth), late = wait_done(id, 9 * tenth), last = wait_done(id, (double)n_done);
@@ -348,6 +372,7 @@ static double measure_done(uint64_t id)
     json_decref(bench_end(&workers, "fake-worker"));
     figure("sluiced's memory, more than before", (memory() - before) / (double)n_done, "bytes a TF done", 200, true);
     figure("sluiced's memory in all", memory() / 1e6, "MB", 0, true);
+    look_at_state("with all that is done");
     restart(id, "with all that is done");
     free(address);
     free(count);
@@ -434,6 +459,33 @@ static void measure_beanstalkd(double ours)
     free(p);
 }
 
+/* ---- Slurm ----------------------------------------------------------------------------------- */
+
+enum { NOT_INSTALLED = 77 };
+
+static void measure_slurm(double ours)
+{
+    const char *source = getenv("SLUICE_SRCDIR"), *tasks = getenv("BENCH_ARRAY");
+    unsigned long n = tasks ? strtoul(tasks, NULL, 10) : 1000;
+    char *command = mem_printf("'%s/tests/slurm/array' %lu %d", source ? source : "..", n, WORKERS);
+    double seconds = 0;
+    FILE *f = popen(command, "re");
+    bool told = f && fscanf(f, "%lf", &seconds) == 1 && seconds > 0;
+    int status = f ? pclose(f) : -1;
+
+    if (status == -1 || !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != NOT_INSTALLED) || (status == 0 && !told))
+        bench_die(command);
+    free(command);
+    if (WEXITSTATUS(status) == NOT_INSTALLED) {
+        printf("Slurm is not installed: nothing to compare with\n");
+        return;
+    }
+    printf("Slurm: an array of %lu, %d nodes of 4 CPUs\n", n, WORKERS);
+    figure("from sbatch until all are completed", seconds, "s", 0, true);
+    figure("Slurm: tasks", (double)n / seconds, "a second", 0, true);
+    figure("sluiced / Slurm", ours / ((double)n / seconds), "", 0, true);
+}
+
 static uint64_t wish(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -456,5 +508,6 @@ int main(int argc, char **argv)
     double rate = measure_done(id);
     bench_end(&sluiced, "sluiced");
     measure_beanstalkd(rate);
+    measure_slurm(rate);
     return bench_close() != 0 || missed > 0;
 }

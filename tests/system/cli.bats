@@ -331,6 +331,6 @@ FORMS
   for bad in 0 -1 99999999999 "" 1h30 "5 m"; do
     run limit "$bad"
     [ "$status" -eq 2 ]
-    [[ -z $bad || $output == *accepted* ]] || { echo "'$bad': $output"; false; }
+    [[ $output == *"accepted, above 0 and at most 3650 days: 90s, 15m, 4h, 2d, or M, M:S, H:M:S, D-H, D-H:M, D-H:M:S"* ]] || { echo "'$bad': $output"; false; }
   done
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 
 #include <sqlite3.h>
 #include <stdio.h>
@@ -653,6 +654,60 @@ static void a_failed_attempt_is_tried_elsewhere_after_a_pause(void **state)
     FREE(c);
 }
 
+static Sluice__Assign *assigned_to(struct node *n, double s)
+{
+    Sluice__Assign *a;
+
+    for (double gone = 0; (a = TAKE(n->session, sluice__assign)) == NULL; gone += 0.05) {
+        if (gone > s)
+            fail_msg("nothing for %s within %g s", n->name, s);
+        world_pass(0.05);
+    }
+    return a;
+}
+
+/* B16: a node that refuses is asked again after a pause, twice as long each time up to 2 s; what it takes ends that. No try is used up. */
+static void B16_refusals_in_a_row_make_the_pause_longer(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 1 };
+    double pause = 0.02;
+    Sluice__Assign *a;
+
+    (void)state;
+    world_disconnect(n2);
+    flow_worker_lost(n2, "its connection was closed");
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    for (int i = 0; i < 10; i++) {
+        a = assigned_to(n1, 3);
+        answer_refused(n1, a, "NoSpace");
+        FREE(a);
+        if (fabs(flow_cooling_s(n1) - pause) > 1e-6)
+            fail_msg("refusal %d: passed over for %g s, not %g", i + 1, flow_cooling_s(n1), pause);
+        world_pass(pause / 2);
+        assert_null(TAKE(n1->session, sluice__assign));
+        pause = pause < 2 ? 2 * pause : 2;
+    }
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 0);
+    a = assigned_to(n1, 3);
+    answer_built(n1, a);
+    answer_done(n1, a, true);
+    world_turn();
+    answer_published(n1, a);
+    FREE(a);
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    assert_int_equal(the_job(id)->work.retried, 0);
+    id = submit(&w, NULL);
+    a = assigned_to(n1, 3);
+    answer_refused(n1, a, "NoSpace");
+    FREE(a);
+    assert_true(fabs(flow_cooling_s(n1) - 0.02) < 1e-6);         /* from the beginning */
+    world_connect(n2, NULL, 0, NULL);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+}
+
 static void classes_are_kept(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 8 }, .n = 1, .class = "mi100" };
@@ -664,7 +719,7 @@ static void classes_are_kept(void **state)
     assert_int_equal(world_sent(n2->session, &sluice__assign__descriptor), 3);
 }
 
-static void a_cancelled_job_never_runs_after_the_confirmation(void **state)
+static void B27_a_cancelled_job_never_runs_after_the_confirmation(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 20 }, .n = 1 };
     Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
@@ -694,6 +749,7 @@ static void a_cancelled_job_never_runs_after_the_confirmation(void **state)
     assert_int_equal(jobs->jobs[0]->waiting + jobs->jobs[0]->running, 0);
     FREE(jobs);
     assert_true(world_sent(n1->session, &sluice__cancel__descriptor) + world_sent(n2->session, &sluice__cancel__descriptor) >= 3);
+    uint64_t counted = counters_get(world.d.counters, "stale_fences"), late = 0;
     while ((a = assigned_somewhere(&n))) {               /* sent before; a late Done is not taken */
         answer_done(n, a, true);
         Sluice__Verdict *v = TAKE(n->session, sluice__verdict);
@@ -705,7 +761,10 @@ static void a_cancelled_job_never_runs_after_the_confirmation(void **state)
         assert_false(v->accepted);
         FREE(v);
         FREE(a);
+        late++;
     }
+    assert_true(late >= 3);
+    assert_int_equal(counters_get(world.d.counters, "stale_fences"), counted + late);        /* and counted */
     world_pass(2);
     assert_null(assigned_somewhere(&n));
     Sluice__Waited *x = TAKE(client, sluice__waited);
@@ -2045,8 +2104,9 @@ int main(void)
         WITH_WORLD(what_cannot_be_published_fails),
         WITH_WORLD(a_name_that_is_taken_is_tried_once),
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
+        WITH_WORLD(B16_refusals_in_a_row_make_the_pause_longer),
         WITH_WORLD(classes_are_kept),
-        WITH_WORLD(a_cancelled_job_never_runs_after_the_confirmation),
+        WITH_WORLD(B27_a_cancelled_job_never_runs_after_the_confirmation),
         WITH_WORLD(a_held_job_gives_out_nothing_more_until_it_is_released),
         WITH_WORLD(a_job_can_be_submitted_held),
         WITH_WORLD(a_release_that_is_not_stored_leaves_it_held),

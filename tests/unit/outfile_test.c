@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
 #include <cmocka.h>
@@ -226,6 +229,52 @@ static void a_full_disk_is_tried_again_and_leaves_nothing(void **unused)
     umount(dir);
 }
 
+static off_t size_of(const char *name)
+{
+    char *path = mem_printf("%s/%s", dir, name);
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    free(path);
+    return st.st_size;
+}
+
+/* B24: killed by the kernel at the byte in the middle of a result: what is there has the try's own name, and the next try's is whole. */
+static void B24_killed_at_half_of_a_result(void **unused)
+{
+    (void)unused;
+    enum { SIZE = 1000000 };
+    char *text = mem_zalloc(SIZE + 1);
+    struct err e;
+    int status;
+
+    for (int i = 0; i < SIZE; i++)
+        text[i] = (char)('a' + i % 23);
+    struct output o[2] = { output("digits", text), output("clusters", "small") };
+    pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit half = { SIZE / 2, SIZE / 2 }, no_core = { 0, 0 };
+        signal(SIGXFSZ, SIG_DFL);
+        if (setrlimit(RLIMIT_CORE, &no_core) == 0 && setrlimit(RLIMIT_FSIZE, &half) == 0)
+            deliver_write(dir, "a", ours, first, o, 2, &e);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    assert_folder("", "a.digits.a3-1");
+    assert_int_equal(size_of("a.digits.a3-1"), SIZE / 2);
+    assert_int_equal(deliver_write(dir, "a", ours, second, o, 2, &e), DELIVER_OK);
+    assert_folder("", "a.clusters.a3-2 a.clusters.json.a3-2 a.digits.a3-1 a.digits.a3-2 a.digits.json.a3-2");       /* not before it is accepted */
+    assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+    assert_folder("", "a.clusters a.clusters.json a.digits a.digits.a3-1 a.digits.json");
+    assert_int_equal(size_of("a.digits"), SIZE);
+    assert_int_equal(deliver_remove(dir, "a", first, &e), DELIVER_OK);
+    assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");
+    output_free(&o[0]);
+    output_free(&o[1]);
+    free(text);
+}
+
 static void a_folder_that_cannot_be_made_is_no_matter_of_time(void **unused)
 {
     (void)unused;
@@ -277,6 +326,7 @@ int main(void)
         here(stems_that_lead_elsewhere_are_refused),
         here(a_digest_that_does_not_fit_the_bytes_leaves_no_file),
         here(a_full_disk_is_tried_again_and_leaves_nothing),
+        here(B24_killed_at_half_of_a_result),
         here(a_folder_that_cannot_be_made_is_no_matter_of_time),
         here(crash_folders_keep_bytes_up_to_the_limit_of_all),
     };

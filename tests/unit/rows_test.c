@@ -312,6 +312,158 @@ static void history_grows_and_is_asked_by_node_time_and_number(void **state)
     db_close(db);
 }
 
+/* ---- growth ---- */
+
+static int count_job(void *arg, const struct row_job *j)
+{
+    *(uint64_t *)arg += j->done;
+    return 0;
+}
+
+static int count_task(void *arg, const struct row_task *t)
+{
+    (void)t;
+    ++*(uint64_t *)arg;
+    return 0;
+}
+
+static int count_file(void *arg, const struct row_job_file *f)
+{
+    (void)f;
+    ++*(uint64_t *)arg;
+    return 0;
+}
+
+static int count_any_mark(void *arg, const struct row_mark *m)
+{
+    (void)m;
+    ++*(uint64_t *)arg;
+    return 0;
+}
+
+static int count_node(void *arg, const struct row_node *n)
+{
+    (void)n;
+    ++*(uint64_t *)arg;
+    return 0;
+}
+
+/* A job of n tasks in files of a hundred, one in ten of them at its second try, that is over. */
+static void put_whole_job(struct db *db, uint64_t id, unsigned n)
+{
+    static const uint64_t extents[200];
+    struct row_job job = JOB;
+    char key[24];
+
+    snprintf(key, sizeof key, "night-%" PRIu64, id);
+    job.id = id;
+    job.key = key;
+    job.state = "done";
+    job.tasks = job.done = n;
+    job.failed = job.skipped = job.cancelled = 0;
+    job.ended = 50;
+    good(db_begin(db, why));
+    good(rows_put_job(db, &job, why));
+    for (unsigned i = 0; i < n; i++) {
+        struct row_task t = { .job = id, .number = i, .state = "done", .node = "mi50-001", .device = "emu-mi50-001-0", .code = "Done", .digest = "0123456789abcdef",
+                              .stem = "tf-123456", .epoch = 1, .attempt = 1 + (i % 10 == 9), .published = 1, .seconds = 0.3, .time = 1, .log = "/var/log/sluice/1_1.1" };
+        struct row_job_file f = { .job = id, .number = i / 100, .path = "/data/night/tf-0001.tf", .first_task = i, .tfs = 100, .extents = extents,
+                                  .extents_size = sizeof extents };
+        good(rows_put_task(db, &t, why));
+        if (i % 10 == 9) {
+            t.attempt = 1;
+            t.state = "failed";
+            t.code = "NodeLost";
+            good(rows_put_attempt(db, &t, why));
+        }
+        if (i % 100 == 0)
+            good(rows_put_job_file(db, &f, why));
+    }
+    good(db_commit(db, why));
+}
+
+static void prune_whole_job(struct db *db, uint64_t id)
+{
+    enum { AT_ONCE = 5000 };
+    int gone;
+
+    do {
+        good(db_begin(db, why));
+        gone = rows_prune_job(db, id, AT_ONCE, NULL);
+        assert_true(gone >= 0 && gone <= AT_ONCE);
+        good(db_commit(db, why));
+    } while (gone == AT_ONCE);
+}
+
+/* B39: a million tasks, of which those of the newest two jobs are kept: the file has a size, the start and the list of nodes know nothing of them. */
+static void B39_tasks_of_jobs_do_not_swell_the_database(void **state)
+{
+    const uint64_t jobs = 20, all = is_soak() ? 1000000 : scaled(60000);
+    const unsigned each = (unsigned)(all / jobs);
+    const char *file = in(*state, "state.db");
+    struct db *db = open_good(*state);
+    struct history h = { 0 };
+    struct stat st;
+    off_t half = 0;
+    uint64_t n;
+
+    good(db_begin(db, why));
+    good(put_mark_with_line(db, 1, "n001", "stays", NULL, why));
+    good(put_mark_with_line(db, 2, "n001", "stays, though it is cleared", NULL, why));
+    struct row_mark cleared = mark_of(2, "n001", "stays, though it is cleared");
+    cleared.cleared = 5;
+    good(rows_put_mark(db, &cleared, why));
+    for (int i = 0; i < 350; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%03d", i);
+        struct row_node node = { .name = name, .class = "mi50", .pool = "online", .added = 1 };
+        good(rows_put_node(db, &node, why));
+    }
+    good(db_commit(db, why));
+    for (uint64_t id = 1; id <= jobs; id++) {
+        put_whole_job(db, id, each);
+        if (id > 2)
+            prune_whole_job(db, id - 2);
+        if (id == jobs / 2) {
+            assert_int_equal(stat(file, &st), 0);
+            half = st.st_size;
+        }
+    }
+    db_close(db);
+    assert_int_equal(stat(file, &st), 0);
+    int64_t start = clock_mono_ns();
+    db = open_good(*state);
+    double opening = (double)(clock_mono_ns() - start) / 1e9;
+    start = clock_mono_ns();
+    n = 0;
+    good(rows_load_nodes(db, count_node, &n, why));
+    double listing = (double)(clock_mono_ns() - start) / 1e9;
+    assert_int_equal(n, 350);
+    for (uint64_t id = 1; id <= jobs; id++) {
+        uint64_t tasks = 0, files = 0, tries = 0;
+        good(rows_load_tasks(db, id, count_task, &tasks, why));
+        good(rows_load_job_files(db, id, count_file, &files, why));
+        good(rows_load_attempts(db, id, 9, 0, count_task, &tries, why));
+        assert_int_equal(tasks, id > jobs - 2 ? each : 0);
+        assert_int_equal(files, id > jobs - 2 ? (each + 99) / 100 : 0);
+        assert_int_equal(tries, id > jobs - 2 ? 2 : 0);
+    }
+    n = 0;
+    good(rows_load_jobs(db, false, count_job, &n, why));
+    assert_int_equal(n, jobs * each);                    /* what became of them stays */
+    n = 0;
+    good(rows_load_marks(db, false, count_any_mark, &n, why));
+    assert_int_equal(n, 2);
+    good(rows_load_events(db, "n001", 0, 1000, see_event, &h, why));
+    assert_int_equal(h.n, 2);
+    db_close(db);
+    print_message("%" PRIu64 " tasks: file %lld KiB (%lld KiB at half), start %.3f s, list of 350 nodes %.1f ms\n", jobs * each, (long long)st.st_size >> 10,
+                  (long long)half >> 10, opening, listing * 1e3);
+    assert_true(st.st_size <= half + half / 4);
+    assert_true(opening < 5);
+    assert_true(listing < 0.1);
+}
+
 static int collect_tf(void *arg, const struct row_run_tf *tf)
 {
     struct history *h = arg;
@@ -343,6 +495,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
     const struct CMUnitTest tests[] = {
         T(every_column_comes_back), T(what_ended_is_not_open), T(history_grows_and_is_asked_by_node_time_and_number), T(time_frames_come_by_pages),
+        T(B39_tasks_of_jobs_do_not_swell_the_database),
     };
     cmocka_set_test_filter(getenv("SLUICE_TEST_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
