@@ -239,7 +239,14 @@ unsigned slurm_process_starts(const struct slurm_process *p)
 
 /* ---- its start ---- */
 
-/* In the child, after a fork from a program with threads: nothing but system calls. */
+static void write_text(const char *text)
+{
+    ssize_t n = write(2, text, strlen(text));
+
+    (void)n;
+}
+
+/* In the child, which has our memory until it has become the program (vfork): nothing but system calls. */
 static void __attribute__((noreturn)) run(char *const *argv, char *const *env, int socket, int said, pid_t parent)
 {
     sigset_t none;
@@ -255,7 +262,10 @@ static void __attribute__((noreturn)) run(char *const *argv, char *const *env, i
         _exit(1);
     close_range(3, ~0u, 0);
     execve(argv[0], argv, env);
-    dprintf(2, "%s cannot be run: %s\n", argv[0], strerror(errno));
+    write_text(argv[0]);
+    write_text(" cannot be run: ");
+    write_text(strerrordesc_np(errno));
+    write_text("\n");
     _exit(127);
 }
 
@@ -279,7 +289,7 @@ static char **make_env(const struct slurm_process *p)
 static int spawn(struct slurm_process *p, int socket, int said, struct err *e)
 {
     char *argv[] = { p->program, p->name, NULL }, **env = make_env(p);
-    pid_t parent = getpid(), pid = fork();
+    pid_t parent = getpid(), pid = vfork();         /* a fork copies what maps our memory, and the loop would stand still for that */
 
     if (pid == 0)
         run(argv, env, socket, said, parent);

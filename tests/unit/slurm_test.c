@@ -1021,7 +1021,7 @@ static void insane_answers_change_nothing(void **state)
 
 /* ---- what Slurm does never holds up the loop, on which online TFs are dispatched ---- */
 
-struct beat { ev_timer timer; double due, late; };
+struct beat { ev_timer timer; double due, late; };       /* due 0: not counted */
 
 static double mono(void)
 {
@@ -1034,7 +1034,8 @@ static void beat_cb(struct ev_loop *loop, ev_timer *t, int events)
     double now = mono();
 
     (void)loop, (void)events;
-    b->late = now - b->due > b->late ? now - b->due : b->late;
+    if (b->due > 0 && now - b->due > b->late)
+        b->late = now - b->due;
     b->due = now + 0.005;
 }
 
@@ -1071,25 +1072,26 @@ static void whatever_slurm_does_the_loop_is_no_later_than_its_timer(void **state
     p = person(f);
     ev_timer_init(&b.timer, beat_cb, 0.005, 0.005);
     b.timer.data = &b;
-    b.due = mono() + 0.005;
     ev_timer_start(f->loop, &b.timer);
     assert_int_equal(pthread_create(&w.thread, NULL, witness_run, &w), 0);
     for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
         char words[100];
 
+        b.due = 0;                       /* the test itself stands in the way of the loop */
         snprintf(words, sizeof(words), "how poll '%s'", how[i]);
         say(words);
         snprintf(words, sizeof(words), "how act '%s'", how[i]);
         say(words);
         ask_move(p, i % 2 == 0 ? "a1" : "a2", "online", "now");
-        b.due = mono() + 0.005;          /* say() and the question ran here, too */
+        fx_turn(f, 0.02);
+        b.due = mono() + 0.005;
         fx_turn(f, 0.7);
     }
     w.stop = true;
     pthread_join(w.thread, NULL);
     ev_timer_stop(f->loop, &b.timer);
     print_message("[          ] the loop was late by %.1f ms at most, a thread beside it by %.1f ms\n", b.late * 1e3, w.late * 1e3);
-    if (b.late > w.late + 0.1)           /* a fork of a helper is in it */
+    if (b.late > w.late + 0.05)
         fail_msg("the loop was late by %.1f ms, a thread beside it by %.1f ms", b.late * 1e3, w.late * 1e3);
     peer_close(p);
 }
