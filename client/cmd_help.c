@@ -143,6 +143,41 @@ static void print_commands(void)
             print_first(c);
 }
 
+struct named { const char *name; bool flag; };
+
+static void find_flag(void *arg, const struct option_row *row)
+{
+    struct named *x = arg;
+
+    x->flag |= row->arg == NULL && strcmp(row->name, x->name) == 0;
+}
+
+/* Of one name only its use with a value is known here, and a command may have it without. */
+static bool is_flag_somewhere(const char *name)
+{
+    struct named x = { name, false };
+
+    for (const struct command *c = commands; c->name != NULL; c++)
+        command_options(c, find_flag, &x);
+    return x.flag;
+}
+
+static void print_valued(void *arg, const struct option_row *row)
+{
+    (void)arg;
+    if (row->arg != NULL && !is_flag_somewhere(row->name))
+        printf("|--%s", row->name);
+}
+
+/* Behind an option that wants a value no operand is offered: the shell's own completion, files, is. */
+static void print_no_choices(void)
+{
+    printf("    --value");
+    for (const struct command *c = commands; c->name != NULL; c++)
+        command_options(c, print_valued, NULL);
+    printf(") return ;;\n");
+}
+
 /* What both shells understand: the words before the cursor in, choices (for the word there) and options (when it begins with '-') out. Names
  * of nodes are asked for, but not waited for: without sluiced, or with a slow one, they are left out. */
 static void print_choose(void)
@@ -162,7 +197,9 @@ static void print_choose(void)
     printf("'; return ;;\n"
            "    --node|-n|--exclude|-x) list=yes; key='no command' ;;\n"
            "    @) choices='all online async marked'; return ;;\n"
-           "  esac\n"
+           "    --class) case \"$key\" in 'mark '*) choices='hw sw user ops' ;; esac; return ;;\n");
+    print_no_choices();
+    printf("  esac\n"
            "  case \"$key\" in\n");
     print_commands();
     printf("  esac\n"

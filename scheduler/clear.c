@@ -105,15 +105,16 @@ static int check_clear(struct clearing *k, const struct node *n, struct err *e)
 
 static void clear_one(const struct clearing *k, struct change *c, struct mark_batch *b, struct node *n)
 {
-    const struct mark *stays;
-    struct str what = { 0 };
+    struct str what = { 0 }, stay = { 0 };
     struct mark *m;
     uint64_t first = 0;
 
-    count_going(k, n, &stays);
     TAILQ_FOREACH(m, &n->marks, entry) {
-        if (!may_go(k, m))
+        if (!may_go(k, m)) {
+            if (k->q->id == 0)
+                str_addf(&stay, "%s mark %llu of %s %s", stay.len == 0 ? "; stays:" : ",", (unsigned long long)m->id, m->owner_kind, m->owner);
             continue;
+        }
         str_addf(&what, "%s%llu", what.len == 0 ? "" : ", ", (unsigned long long)m->id);
         first = first == 0 ? m->id : first;
         if (!k->q->dry_run)
@@ -121,13 +122,10 @@ static void clear_one(const struct clearing *k, struct change *c, struct mark_ba
     }
     if (first == 0)                      /* named twice: its marks are on their way already */
         goto done;
-    if (stays != NULL && k->q->id == 0)
-        change_result(c, n->name, ERR_NONE, first, "%s %s; stays: mark %llu of %s %s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what),
-                      (unsigned long long)stays->id, stays->owner_kind, stays->owner);
-    else
-        change_result(c, n->name, ERR_NONE, first, "%s %s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what));
+    change_result(c, n->name, ERR_NONE, first, "%s %s%s", k->q->dry_run ? "would clear mark" : "cleared mark", str_text(&what), str_text(&stay));
 done:
     str_free(&what);
+    str_free(&stay);
 }
 
 /* The node that bears the mark, for a question that names only the mark. */

@@ -246,9 +246,15 @@ int mark_check_reason(const char *reason, struct err *e)
 
 int mark_check_tool(const char *tool, struct err *e)
 {
-    if (tool == NULL || tool[0] == '\0' || str_is_name(tool))
+    static const char *const kinds[] = { "person", "health", "slurm", "tool", "sluiced" };
+
+    if (tool == NULL || tool[0] == '\0')
         return 0;
-    return err_set(e, ERR_USAGE, "tool '%.80s': a program's name has 1 to 63 letters, digits, '.', '_', '-'", tool);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        if (strcmp(tool, kinds[i]) == 0)
+            return err_set(e, ERR_USAGE, "tool '%s': that is who else marks nodes; a name of the program's own is wanted", tool);
+    }
+    return str_is_name(tool) ? 0 : err_set(e, ERR_USAGE, "tool '%.80s': a program's name has 1 to 63 letters, digits, '.', '_', '-'", tool);
 }
 
 static int check_class(const char *class, struct err *e)

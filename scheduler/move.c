@@ -340,6 +340,8 @@ static int wish_read(struct wish *w, const Sluice__MoveNodes *q, struct err *e)
         return err_set(e, ERR_USAGE, "the time of the move is in the past");
     if (q->has_deadline && q->deadline != 0 && q->deadline <= clock_wall_ns())
         return err_set(e, ERR_USAGE, "the deadline of the move is in the past");
+    if (w->timed && q->has_deadline && q->deadline != 0 && q->deadline <= q->at)
+        return err_set(e, ERR_USAGE, "the deadline of the move comes before its time: one after it is wanted, counted from now");
     return 0;
 }
 

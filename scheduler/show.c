@@ -400,6 +400,11 @@ void show_backup(struct session *s, uint32_t id, const void *message)
         session_error(s, id, &e, NULL);
         return;
     }
+    if (s->peer.uid != 0 && s->peer.uid != geteuid()) {
+        err_set(&e, ERR_PERMISSION, "backup: sluiced writes the file with its own rights, wherever it is told to: only root and who runs sluiced (uid %u) may", (unsigned)geteuid());
+        session_error(s, id, &e, "NotPermitted");
+        return;
+    }
     b = mem_zalloc(sizeof(*b));
     b->asker = session_refer(s, id);
     b->dir = mem_strdup(s->d->conf->state_dir);

@@ -110,6 +110,8 @@ shells() { echo bash; ! command -v zsh >/dev/null || echo zsh; }
     [ "$(completed "$shell" sluice wait mo)" = move ]
     [ "$(completed "$shell" sluice hostlist unf)" = unfold ]
     [ "$(completed "$shell" sluice run start --workflow clu)" = cluster ]
+    [ "$(completed "$shell" sluice mark n1 --class o)" = ops ]
+    [ -z "$(completed "$shell" sluice mark n1 --id @)" ]           # a value of its own, not an operand
     # every command, and every option of each
     while IFS='|' read -r name needs rest; do
       [[ $name == *' '* ]] || completed "$shell" sluice "$name" | grep -qx -- "$name"

@@ -130,6 +130,10 @@ CONF
   [[ $output == *"may set 12 to 14"* ]]
   run -5 user nobody sluice nice --pool online 13
   [[ $output == *"wants the role shift"* ]]
+  # the state's copy is written with sluiced's own rights, at any place: no role gives that away
+  mkdir -m 777 "$FARM/open"
+  run -5 user daemon sluice backup "$FARM/open/copy"
+  [[ $output == *"only root and who runs sluiced"* && ! -e $FARM/open/copy ]]
   user daemon sluice nice --pool online -- -3 >/dev/null
   wait_until 10 node_is n001 .nice_wanted -3
   # what a role alone does not say is counted and logged, too: others' jobs, others' marks, levels out of range

@@ -388,3 +388,11 @@ asked() { [[ $(awk '/^State/ { print $2 }' "/proc/$1/status") == S ]] && compgen
   sluice run stop "$run" >/dev/null
   wait "$long"
 }
+
+@test "a move whose deadline comes before its time is refused, and nothing is planned" {
+  farm_up --nodes mi50:1
+  run sluice move mi50-001 --to async --when now+60s --deadline 30s
+  [ "$status" -eq 2 ]
+  [[ $output == *"the deadline of the move comes before its time"* ]]
+  is '.moves | length' 0 sluice moves
+}

@@ -61,6 +61,7 @@ static void clearing_a_list_says_per_node_what_goes_and_stops_at_others(void **s
     assert_int_equal(ask_mark(p, "n1", "fan", NULL), 0);
     assert_int_equal(ask_mark(p, "n1", "ECC", NULL), 0);
     of_somebody_else(farm_node(f->d.farm, "n1"), "PSU");
+    mark_automatic(farm_node(f->d.farm, "n1"), &(struct row_mark){ .owner_kind = "person", .owner = "a-third", .class = "hw", .reason = "hum" });
     of_somebody_else(farm_node(f->d.farm, "n3"), "theirs");
     of_somebody_else(farm_node(f->d.farm, "n4"), "theirs too");
     fx_turn(f, 0.1);
@@ -71,25 +72,25 @@ static void clearing_a_list_says_per_node_what_goes_and_stops_at_others(void **s
     assert_non_null(strstr(answer_text(p), "2 of 4 nodes stop this"));
     assert_non_null(strstr(answer_text(p), "node n3"));
     assert_non_null(strstr(answer_text(p), "somebody-else"));
-    assert_int_equal(marks_open(f->d.marks), 5);
+    assert_int_equal(marks_open(f->d.marks), 6);
 
     c = ask_clear_list(p, names, 4, true, false, false);                  /* the dry run says it node by node */
     assert_non_null(c);
     assert_int_equal(c->n_results, 4);
-    assert_string_equal(c->results[0]->text, "would clear mark 1, 2; stays: mark 3 of person somebody-else");
+    assert_string_equal(c->results[0]->text, "would clear mark 1, 2; stays: mark 3 of person somebody-else, mark 4 of person a-third");
     assert_int_equal(c->results[0]->code, 0);
     assert_string_equal(c->results[1]->text, "has no open mark");
     assert_int_equal(c->results[1]->code, 0);
     assert_int_equal(c->results[2]->code, ERR_STATE);
     assert_int_equal(c->results[3]->code, ERR_STATE);
-    assert_int_equal(marks_open(f->d.marks), 5);
+    assert_int_equal(marks_open(f->d.marks), 6);
 
     c = ask_clear_list(p, names, 2, false, false, false);                 /* a node without marks does not stop a range */
     assert_non_null(c);
     assert_int_equal(c->n_results, 2);
-    assert_string_equal(c->results[0]->text, "cleared mark 1, 2; stays: mark 3 of person somebody-else");
+    assert_string_equal(c->results[0]->text, "cleared mark 1, 2; stays: mark 3 of person somebody-else, mark 4 of person a-third");
     assert_false(ask_node(p, "n1")->usable);
-    assert_int_equal(ask_node(p, "n1")->n_marks, 1);
+    assert_int_equal(ask_node(p, "n1")->n_marks, 2);
     c = ask_clear_list(p, names + 1, 1, false, false, false);             /* nor is one with nothing at all a mistake */
     assert_non_null(c);
     assert_string_equal(c->results[0]->text, "has no open mark");
@@ -181,6 +182,8 @@ static void a_program_marks_once_and_clears_its_own_alone(void **state)
     n = ask_node(p, "n1");
     assert_int_equal(n->n_marks, 4);
     assert_string_equal(n->marks[0]->owner_kind, "tool");
+    assert_int_equal(ask_mark_as(p, "health", "n1", "in the name of another", NULL), ERR_USAGE);
+    n = ask_node(p, "n1");
     assert_string_equal(n->marks[0]->owner, "ipmi-watch");
     assert_true(node_has_why(n, "MarkedByTool") && node_has_why(n, "MarkedByOperator"));
 
