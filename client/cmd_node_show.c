@@ -69,14 +69,41 @@ static void add_word(struct str *s, const char *before, const ProtobufCEnumDescr
 
 /* --- the node -------------------------------------------------------------------------------- */
 
+/* The blocking mark on that device. */
+static bool is_marked(const Sluice__Node *n, const Sluice__Device *d)
+{
+    for (size_t i = 0; i < n->n_marks; i++) {
+        if (n->marks[i]->severity == SLUICE__SEVERITY__BLOCK && d->serial != NULL && str_equal(n->marks[i]->part, d->serial))
+            return true;
+    }
+    return false;
+}
+
+static size_t devices_at_work(const Sluice__Node *n)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n->n_devices; i++) {
+        const Sluice__Device *d = n->devices[i];
+        bool out = d->has_state && (d->state == SLUICE__DEVICE_STATE__DEVICE_BROKEN || d->state == SLUICE__DEVICE_STATE__DEVICE_UNCLEAN);
+
+        count += !out && !is_marked(n, d);
+    }
+    return count;
+}
+
+/* One that takes work has reasons about single devices only. */
 static void print_head(const Sluice__Node *n)
 {
     struct str s = { 0 };
 
     add_word(&s, "", &sluice__node_state__descriptor, (int)n->state);
     str_add(&s, n->usable ? ", takes work" : ", takes no work");
+    if (n->usable && n->n_why > 0)
+        str_addf(&s, " (%zu of %zu devices", devices_at_work(n), n->n_devices);
     for (size_t i = 0; i < n->n_why; i++)
         add_text(&s, i == 0 ? ": " : ", ", n->why[i]);
+    str_add(&s, n->usable && n->n_why > 0 ? ")" : "");
     str_add(&s, n->added ? "" : "; not added to the farm (sluice node add)");
     line(n->name, &s);
     add_text(&s, "", n->trouble);
@@ -211,12 +238,14 @@ static void add_nice(struct str *s, const Sluice__Device *d)
     add_text(s, " for ", d->nice_for);
 }
 
-static void print_device(const Sluice__Device *d)
+static void print_device(const Sluice__Device *d, bool marked)
 {
     struct str s = { 0 };
 
     add_text(&s, "", d->serial);
-    add_word(&s, ": ", &sluice__device_state__descriptor, (int)d->state);
+    str_add(&s, marked ? ": marked" : "");
+    if (!marked || d->state != SLUICE__DEVICE_STATE__DEVICE_FREE)        /* what it does all the same, or what else is wrong with it */
+        add_word(&s, marked ? ", " : ": ", &sluice__device_state__descriptor, (int)d->state);
     add_text(&s, ": ", d->why);
     add_text(&s, ", ", d->backend);
     if (d->has_seconds_per_tf)
@@ -295,7 +324,7 @@ static int print_page(struct context *ctx, const Sluice__Node *n, struct err *e)
     print_work(n);
     print_machine(n);
     for (size_t i = 0; i < n->n_devices; i++)
-        print_device(n->devices[i]);
+        print_device(n->devices[i], is_marked(n, n->devices[i]));
     return print_events(ctx, n->name, e);
 }
 

@@ -305,7 +305,7 @@ bool flow_rests(const struct fnode *n)
 {
     const struct verdict *v = &n->node->said;
 
-    return n->cool_until > 0 && (v->usable || (n->node->cooling && v->n_why == 1));
+    return n->cool_until > 0 && (v->usable || (n->node->cooling && v->n_why - v->n_parts == 1));
 }
 
 double flow_cooling_s(const struct node *n)

@@ -42,8 +42,9 @@ static void prove_verdicts(struct sluiced *d, struct proof *p)
         const struct mark *m;
 
         node_judge(n, &v);
-        expect(p, !v.usable || (n->session != NULL && n->added && v.n_why == 0), n, "is usable with a reason not to be");
-        expect(p, v.usable || v.n_why > 0, n, "is not usable and nothing says why");
+        expect(p, !v.usable || (n->session != NULL && n->added && v.n_why == v.n_parts), n, "is usable with a reason not to be");
+        expect(p, !v.usable || v.devices_usable > 0, n, "is usable without a device that works");
+        expect(p, v.usable || v.n_why > v.n_parts, n, "is not usable and nothing says why");
         TAILQ_FOREACH(m, &n->marks, entry)
             expect(p, !(v.usable && m->block && strcmp(m->part, "node") == 0), n, "is usable under a blocking mark");
         expect(p, n->said.usable == v.usable, n, "is judged otherwise than flow was told");

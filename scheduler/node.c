@@ -132,6 +132,7 @@ static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
     Sluice__Device **devices;
     size_t count = node_devices(n, &devices);
     size_t wanted = class != NULL && class->devices > count ? class->devices : count;
+    unsigned before = v->n_why;
 
     for (size_t i = 0; i < count; i++) {
         const struct mark *m = node_part_mark(n, devices[i]->serial);
@@ -150,6 +151,8 @@ static bool judge_devices(const struct node *n, struct verdict *v, bool *marked)
             why_add(v, "DeviceMissing");
         return false;
     }
+    v->n_parts = v->n_why - before;
+    v->part_at = before;
     return true;
 }
 
@@ -827,9 +830,16 @@ unsigned farm_usable(struct farm *f, int pool)
     return count;
 }
 
+const char *verdict_cause(const struct verdict *v)
+{
+    unsigned i = v->part_at == 0 ? v->n_parts : 0;
+
+    return i < v->n_why && v->n_parts < v->n_why ? v->why[i] : NULL;
+}
+
 bool verdict_is_good(const struct verdict *v)
 {
-    return v->usable || (v->n_why == 1 && strcmp(v->why[0], "NoLease") == 0);
+    return v->usable || (v->n_why - v->n_parts == 1 && strcmp(verdict_cause(v), "NoLease") == 0);
 }
 
 unsigned farm_good(struct farm *f, int pool)

@@ -36,6 +36,8 @@ struct verdict {                       /* what node_judge says */
     Sluice__NodeState state;
     Sluice__Contact contact;
     unsigned n_why; const char *why[NODE_MAX_WHY];     /* stable codes */
+    unsigned n_parts;                  /* those of them that are about single devices alone, while the node may work with the rest: usable is, whose every reason is one */
+    unsigned part_at;                  /* the first of those */
     unsigned devices_usable;
 };
 
@@ -87,6 +89,7 @@ unsigned farm_count(const struct farm *f);
 unsigned farm_usable(struct farm *f, int pool);                         /* nodes of the pool that take work now */
 unsigned farm_good(struct farm *f, int pool);                           /* those, and those that only want a lease: what min_good counts */
 bool verdict_is_good(const struct verdict *v);
+const char *verdict_cause(const struct verdict *v);                     /* the first reason that takes the node out; NULL: none */
 double   farm_stalled_s(const struct farm *f);                          /* the longest time our own loop stood still */
 int node_compare_names(const char *a, const char *b);                   /* natural order: n2 before n10 */
 void node_see_part(struct node *n, const char *serial);

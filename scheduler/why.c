@@ -110,7 +110,7 @@ static const char *node_cause(struct fnode *n, const struct work *w, const struc
         return "OtherClass";
     node_judge(n->node, &v);
     if (!v.usable)
-        return v.n_why > 0 ? v.why[0] : "ContactLate";
+        return verdict_cause(&v) != NULL ? verdict_cause(&v) : "ContactLate";
     if (n->cool_until > 0)
         return "Cooldown";
     if (bytes > load->size)

@@ -24,6 +24,11 @@ devices_of() { sluice run tfs "$1" --settled --json | jq -r '[.tfs[].device] | u
   other=$(sluice nodes --json | jq -r '.nodes[0].devices[1].serial')
   sluice mark n1 "ECC errors" --gpu "$first"
   [ "$(sluice nodes --json | jq -r '.nodes[0] | [.usable, .state, .why[0]] | join(" ")')" = "true idle MarkedByOperator" ]
+  sluice node show n1 >"$FARM/page"
+  grep -qE '^n1 +idle, takes work \(1 of 2 devices: MarkedByOperator\)$' "$FARM/page"
+  grep -qE '^device +[^ ]+: marked,' "$FARM/page"
+  [ "$(grep -cE '^device +[^ ]+: free,' "$FARM/page")" -eq 1 ]
+  sluice check
   sluice replay "$(sample 2)" --loop 8 --name marked
   [ "$(devices_of 1)" = "$other" ]
   sluice clear n1 "swapped"

@@ -771,6 +771,43 @@ static void too_little_memory_is_bad_and_a_wrong_clock_a_note(void **state)
     peer_close(p);
 }
 
+static void must_hold(void *arg, const char *name, bool ok, const char *text)
+{
+    (void)arg;
+    if (!ok)
+        fail_msg("%s: %s", name, text);
+}
+
+/* Reasons that are about single devices take the node out with the last of them, and not before. */
+static void a_node_works_on_beside_a_marked_device_and_that_is_in_order(void **state)
+{
+    struct fixture *f = *state;
+    struct machine m = { .node = "g1", .boot = "b", .start = 1, .memory = ALL, .n = 2, .missing = 99, .other = 99 };
+    struct peer *w, *p;
+    struct verdict v;
+
+    fx_conf(f, "class big { devices = 2  shm = 1M }\nnode g1 { class = big }\n");
+    fx_start(f);
+    p = person(f);
+    w = machine_register(f, &m);
+    machine_report(w, &m);
+    assert_int_equal(ask_mark(p, "g1", "ECC", "GPU-1"), 0);
+    assert_true(ask_node(p, "g1")->usable);
+    assert_true(node_has_why(ask_node(p, "g1"), "MarkedByOperator"));
+    invariants_each(&f->d, must_hold, NULL);
+    node_of(f, "g1")->cooling = true;
+    node_judge(node_of(f, "g1"), &v);
+    assert_false(v.usable);
+    assert_string_equal(verdict_cause(&v), "Cooldown");  /* that is all that takes it out */
+    assert_int_equal(v.n_why - v.n_parts, 1);
+    node_of(f, "g1")->cooling = false;
+    assert_int_equal(ask_mark(p, "g1", "ECC", "GPU-0"), 0);
+    assert_false(ask_node(p, "g1")->usable);
+    invariants_each(&f->d, must_hold, NULL);
+    peer_close(w);
+    peer_close(p);
+}
+
 /* ---- checks and room ---- */
 
 static void check_report(struct peer *w, Sluice__CheckState state, const char *text, uint64_t disk_free)
@@ -990,6 +1027,7 @@ int main(void)
         CASE(another_serial_is_a_note_on_that_device),
         CASE(b14_marks_of_health_on_gone_parts_go_where_the_site_wants_it),
         CASE(b68_a_device_that_stays_broken_is_marked_with_its_reason),
+        CASE(a_node_works_on_beside_a_marked_device_and_that_is_in_order),
         CASE(too_little_memory_is_bad_and_a_wrong_clock_a_note),
         CASE(checks_mark_by_their_exit_and_stay_until_cleared),
         CASE(a_note_says_what_happened_last),
