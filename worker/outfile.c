@@ -103,21 +103,29 @@ static bool is_number(const json_t *j, const char *key, uint64_t value)
     return json_is_integer(v) && (uint64_t)json_integer_value(v) == value;
 }
 
-/* Whether the provenance beside a final name tells of this TF of this run or job. */
-static bool is_ours(int dir, const char *final, struct tf_name tf)
+/* Whether that provenance tells of this TF of this run or job. */
+static bool tells_of(int dir, const char *name, struct tf_name tf)
 {
-    char *path = mem_printf("%s.json", final);
-    int fd = openat(dir, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
     json_t *j = NULL;
 
-    free(path);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= PROVENANCE_MOST)
         j = json_loadfd(fd, 0, NULL);
     bool ours = is_number(j, tf.run ? "run" : "job", tf.run ? tf.run : tf.job) && is_number(j, "tf", tf.id);
     json_decref(j);
     if (fd >= 0)
         close(fd);
+    return ours;
+}
+
+/* By the provenance beside a final name. */
+static bool is_ours(int dir, const char *final, struct tf_name tf)
+{
+    char *path = mem_printf("%s.json", final);
+    bool ours = tells_of(dir, path, tf);
+
+    free(path);
     return ours;
 }
 
@@ -276,12 +284,36 @@ static bool is_stage(const char *text, size_t n)
     return i > 0 && (i == n || (n - i == 5 && strncmp(text + i, ".json", 5) == 0));
 }
 
-/* Calls fn with the name of every file of this stem; suffix "": those under their final names. Stops at the first that does not end well. */
+/* How much of a name comes before ".aEPOCH-ATTEMPT", whatever try that is; 0: it is no try's. */
+static size_t before_try(const char *name)
+{
+    static const char digits[] = "0123456789";
+    const char *dot = strrchr(name, '.');
+
+    if (dot == NULL || dot[1] != 'a')
+        return 0;
+    size_t epoch = strspn(dot + 2, digits);
+    const char *dash = dot + 2 + epoch;
+    if (epoch == 0 || *dash != '-')
+        return 0;
+    size_t attempt = strspn(dash + 1, digits);
+    return attempt == 0 || dash[1 + attempt] != '\0' ? 0 : (size_t)(dot - name);
+}
+
+static size_t before_suffix(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), n_suffix = strlen(suffix);
+
+    return n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0 ? n - n_suffix : 0;
+}
+
+/* Calls fn with the name of every file of this stem; suffix "": those under their final names, NULL: those of all tries. Stops at the first that does not end
+ * well. */
 static enum deliver_end each(const char *folder, const char *stem, const char *suffix, enum deliver_end (*fn)(int dir, const char *name, void *arg, struct err *e),
                              void *arg, unsigned *count, struct err *e)
 {
     const char *base = strrchr(stem, '/') ? strrchr(stem, '/') + 1 : stem;
-    size_t n_base = strlen(base), n_suffix = strlen(suffix);
+    size_t n_base = strlen(base);
     enum deliver_end end = DELIVER_OK;
     DIR *d = opendir(folder);
     struct dirent *entry;
@@ -291,9 +323,8 @@ static enum deliver_end each(const char *folder, const char *stem, const char *s
         return errno == ENOENT ? DELIVER_OK : fail(e, folder);
     while (end == DELIVER_OK && (entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
-        size_t n = strlen(name);
-        if (n <= n_base + 1 + n_suffix || strncmp(name, base, n_base) != 0 || name[n_base] != '.' ||
-            strcmp(name + n - n_suffix, suffix) != 0 || !is_stage(name + n_base + 1, n - n_base - 1 - n_suffix))
+        size_t n = suffix ? before_suffix(name, suffix) : before_try(name);
+        if (n <= n_base + 1 || strncmp(name, base, n_base) != 0 || name[n_base] != '.' || !is_stage(name + n_base + 1, n - n_base - 1))
             continue;
         ++*count;
         if (fn != NULL)
@@ -403,6 +434,26 @@ static enum deliver_end link_one(int dir, const char *name, void *arg, struct er
     return fail(e, final);
 }
 
+/* Left by another try at the TF that is published under that name, whole or half: it can never be published any more. */
+static bool is_left(int dir, const char *name, struct tf_name tf)
+{
+    size_t n_try = before_try(name), n = n_try > 5 && strncmp(name + n_try - 5, ".json", 5) == 0 ? n_try - 5 : n_try;
+    char *final = mem_printf("%.*s", (int)n, name), *json = mem_printf("%s.json%s", final, name + n_try);
+    bool left = is_ours(dir, final, tf) && (!is_there(dir, json) || tells_of(dir, json, tf));
+
+    free(final);
+    free(json);
+    return left;
+}
+
+/* Our names, which have become final ones, and those of tries whose workers are dead or late. */
+static enum deliver_end unlink_tried(int dir, const char *name, void *arg, struct err *e)
+{
+    const struct publish *p = arg;
+
+    return before_suffix(name, p->suffix) > 0 || is_left(dir, name, p->tf) ? unlink_one(dir, name, NULL, e) : DELIVER_OK;
+}
+
 /* Of a file under its final name. */
 static enum deliver_end count_ours(int dir, const char *name, void *arg, struct err *e)
 {
@@ -448,7 +499,7 @@ enum deliver_end deliver_publish(const char *output, const char *stem, struct tf
         if (end == DELIVER_OK)
             end = sync_folder(folder, e);
         if (end == DELIVER_OK)
-            end = each(folder, stem, suffix, unlink_one, NULL, &n, e);
+            end = each(folder, stem, NULL, unlink_tried, &data, &n, e);
     }
     free(folder);
     return end;

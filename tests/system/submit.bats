@@ -168,6 +168,7 @@ refused() {
   [ "$(json '[.attempts[] | .id, .state] | join(" ")' sluice logs "${id}_0")" = "${id}_0.1 failed ${id}_0.2 done" ]
   is '.attempts[0].code' NodeLost sluice logs "${id}_0.1"
   [ "$(find "$FARM/out" -name '*.digits' | wc -l)" -eq 1 ]
+  wait_until 10 test ! -e "$half"
   sluice check
 }
 

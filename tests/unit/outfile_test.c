@@ -118,6 +118,28 @@ static void other_bytes_are_never_replaced(void **unused)
     assert_folder("", "a.digits a.digits.json");
 }
 
+/* What tries left whose workers died goes with the publishing: of this TF, and of what was published alone. */
+static void what_other_tries_left_goes_once_one_is_published(void **unused)
+{
+    (void)unused;
+    static const char *const left[] = { "a.digits.a2-9", "a.digits.a3-2", "a.digits.a10-11", "a.digits.a3-3", "a.digits.json.a3-3",       /* these */
+                                        "a.digits.a3-4", "a.digits.json.a3-4", "a.clusters.a3-2", "a.digits.x", "a.digits.a3-", "a.digits.a-1", "a.digits.a3-1x", "a.b.digits.a3-2", "ab.digits.a3-2",
+                                        "a.a3-2" };
+    struct err e;
+
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
+        char *path = mem_printf("%s/%s", dir, left[i]);
+        const char *text = strstr(left[i], "json.a3-3") ? "{\"job\": 7, \"tf\": 1}" : strstr(left[i], "json.a3-4") ? "{\"job\": 8, \"tf\": 1}" : "half";
+        assert_int_equal(file_replace(path, text, strlen(text), 0644, &e), 0);
+        free(path);
+    }
+    write_as(first, "a", "hello");
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_folder("", "a.a3-2 a.b.digits.a3-2 a.clusters.a3-2 a.digits a.digits.a-1 a.digits.a3- a.digits.a3-1x a.digits.a3-4 a.digits.json a.digits.json.a3-4 a.digits.x "
+                      "ab.digits.a3-2");
+    assert_content("a.digits", "hello");
+}
+
 /* The same bytes of another job are no result of ours, before and after they were written; a file without provenance is nobody's. */
 static void what_another_made_never_counts_as_ours(void **unused)
 {
@@ -133,7 +155,7 @@ static void what_another_made_never_counts_as_ours(void **unused)
     assert_non_null(strstr(e.text, "a.digits is there already"));
     assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_TAKEN);       /* nor when nothing of the try is there any more */
     assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &e), DELIVER_TAKEN);
-    assert_folder("", "a.digits a.digits.a3-2 a.digits.json a.digits.json.a3-2");
+    assert_folder("", "a.digits a.digits.json");
     assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &e), DELIVER_OK);       /* this very TF once more */
     assert_int_equal(file_replace(alone, "hello", 5, 0644, &e), 0);
     assert_int_equal(deliver_write(dir, "b", ours, first, &o, 1, &e), DELIVER_TAKEN);
@@ -266,10 +288,8 @@ static void B24_killed_at_half_of_a_result(void **unused)
     assert_int_equal(deliver_write(dir, "a", ours, second, o, 2, &e), DELIVER_OK);
     assert_folder("", "a.clusters.a3-2 a.clusters.json.a3-2 a.digits.a3-1 a.digits.a3-2 a.digits.json.a3-2");       /* not before it is accepted */
     assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
-    assert_folder("", "a.clusters a.clusters.json a.digits a.digits.a3-1 a.digits.json");
+    assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");          /* and the half one is gone */
     assert_int_equal(size_of("a.digits"), SIZE);
-    assert_int_equal(deliver_remove(dir, "a", first, &e), DELIVER_OK);
-    assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");
     output_free(&o[0]);
     output_free(&o[1]);
     free(text);
@@ -319,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         here(written_then_published_once),
         here(other_bytes_are_never_replaced),
+        here(what_other_tries_left_goes_once_one_is_published),
         here(what_another_made_never_counts_as_ours),
         here(half_published_is_finished),
         here(nothing_to_publish_is_said),
