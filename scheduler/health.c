@@ -81,6 +81,18 @@ static struct brake_limits limits(const struct sluiced *d)
     return (struct brake_limits){ c->brake_nodes, c->brake_percent, c->brake_window };
 }
 
+/* Of health's blocking marks, all count for the brake but those on single devices that say what hardware is not there: these take nothing out that works. */
+static bool is_counted(const char *part, const char *owner)
+{
+    static const char *const hardware[] = { "device", "device-memory" };
+
+    for (size_t i = 0; part != NULL && strcmp(part, "node") != 0 && i < ARRAY_LEN(hardware); i++) {
+        if (str_equal(owner, hardware[i]))
+            return false;
+    }
+    return true;
+}
+
 /* A blocking mark on the node itself: of health (own), of others (not own). */
 static bool is_marked(const struct node *n, bool own)
 {
@@ -230,8 +242,7 @@ void health_restore_mark(struct node *n, const struct row_mark *row)
 {
     double age = (double)(clock_wall_ns() - row->created) / 1e9;
 
-    if (row->owner_kind != NULL && strcmp(row->owner_kind, "health") == 0 && (row->severity == NULL || strcmp(row->severity, "block") == 0)
-        && (row->part == NULL || strcmp(row->part, "node") == 0))
+    if (str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && is_counted(row->part, row->owner))
         brake_note(&n->d->health->brake[n->pool], n, now_s() - age);
     if (row->cleared != 0 && str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && str_equal(row->clear_reason, good_again))
         flaps_add(&health_of(n)->flaps, row->cleared);
@@ -259,7 +270,7 @@ void health_mark(struct node *n, const char *part, const char *owner, const char
         renew(n, m, reason, evidence);
         return;
     }
-    if (level == LEVEL_BAD && part == NULL && !may_mark(n, owner, reason))
+    if (level == LEVEL_BAD && is_counted(part, owner) && !may_mark(n, owner, reason))
         return;                                  /* the note, if there is one, stays */
     if (m != NULL)
         mark_automatic_clear(n, part, "health", owner, reason);

@@ -50,13 +50,18 @@ static struct node *node_of(struct fixture *f, const char *name)
 /* ---- by their work ---- */
 
 /* A TF fails at `bad` and is done at `good`. */
-static void fails_here_done_there(struct fixture *f, const char *bad, const char *good)
+static void fails_on_device(struct fixture *f, const char *bad, const char *device, const char *good)
 {
     struct doubt *on = NULL;
 
-    health_failed(&on, node_of(f, bad), "emu-0", "Crashed", "signal 11");
+    health_failed(&on, node_of(f, bad), device, "Crashed", "signal 11");
     health_done(&on, node_of(f, good), false, 1, 0, 0);
     assert_null(on);
+}
+
+static void fails_here_done_there(struct fixture *f, const char *bad, const char *good)
+{
+    fails_on_device(f, bad, "emu-0", good);
 }
 
 static void three_that_others_could_do_mark_the_node_with_evidence(void **state)
@@ -778,6 +783,55 @@ static void must_hold(void *arg, const char *name, bool ok, const char *text)
         fail_msg("%s: %s", name, text);
 }
 
+/* brake_nodes = 2: what work says of a device counts its node as it does of a whole node, over a restart too; hardware that is not there does not. */
+static void the_brake_counts_a_node_for_a_mark_on_one_of_its_devices(void **state)
+{
+    static const char *const names[] = { "g1", "g2", "g3", "g4" };
+    struct fixture *f = *state;
+    struct machine m = { .boot = "b", .start = 1, .memory = ALL, .n = 2, .missing = 99, .other = 99 };
+    struct peer *w[4], *p;
+
+    fx_conf(f, "class big { devices = 2  shm = 1M }\nnode \"g[1-4]\" { class = big }\nhealth { brake_nodes = 2  brake_percent = 100 }\n");
+    fx_start(f);
+    p = person(f);
+    for (int i = 0; i < 4; i++) {
+        m.node = names[i];
+        w[i] = machine_register(f, &m);
+        machine_report(w[i], &m);
+    }
+    health_mark(node_of(f, "g4"), "GPU-0", "device", "hw", LEVEL_BAD, "does not work", NULL);
+    health_mark(node_of(f, "g4"), "GPU-1", "device-memory", "sw", LEVEL_BAD, "its memory is not free", NULL);
+    assert_int_equal(ask_health(p)->brakes[0]->marked, 0);
+    for (int k = 0; k < 3; k++)
+        fails_on_device(f, "g1", "GPU-0", "g4");
+    health_mark(node_of(f, "g1"), "GPU-1", "verify", "hw", LEVEL_BAD, "wrong result", NULL);     /* the same node */
+    assert_int_equal(ask_node(p, "g1")->n_marks, 2);
+    assert_int_equal(ask_health(p)->brakes[0]->marked, 1);
+    for (int i = 0; i < 4; i++)
+        peer_close(w[i]);
+    peer_close(p);
+    start_anew(f);
+    p = person(f);
+    m.start = 2;
+    for (int i = 0; i < 4; i++) {
+        m.node = names[i];
+        w[i] = machine_register(f, &m);
+        machine_report(w[i], &m);
+    }
+    assert_int_equal(ask_health(p)->brakes[0]->marked, 1);
+    for (int i = 1; i < 3; i++) {
+        for (int k = 0; k < 3; k++)
+            fails_on_device(f, names[i], "GPU-0", "g4");
+    }
+    assert_int_equal(ask_node(p, "g2")->n_marks, 1);
+    assert_string_equal(ask_node(p, "g2")->marks[0]->part, "GPU-0");
+    assert_int_equal(ask_node(p, "g3")->n_marks, 0);
+    assert_true(ask_health(p)->brakes[0]->on);
+    for (int i = 0; i < 4; i++)
+        peer_close(w[i]);
+    peer_close(p);
+}
+
 /* Reasons that are about single devices take the node out with the last of them, and not before. */
 static void a_node_works_on_beside_a_marked_device_and_that_is_in_order(void **state)
 {
@@ -1027,6 +1081,7 @@ int main(void)
         CASE(another_serial_is_a_note_on_that_device),
         CASE(b14_marks_of_health_on_gone_parts_go_where_the_site_wants_it),
         CASE(b68_a_device_that_stays_broken_is_marked_with_its_reason),
+        CASE(the_brake_counts_a_node_for_a_mark_on_one_of_its_devices),
         CASE(a_node_works_on_beside_a_marked_device_and_that_is_in_order),
         CASE(too_little_memory_is_bad_and_a_wrong_clock_a_note),
         CASE(checks_mark_by_their_exit_and_stay_until_cleared),
