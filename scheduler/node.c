@@ -593,6 +593,7 @@ void node_report(struct session *s, uint32_t id, const void *m)
     if (n->added)
         flow_report(n, n->report);
     health_report(n);
+    move_node_changed(n);                /* it may have waited for this (slurm_park.c) */
     if (size != n->report->buffer_size)
         node_changed(n);
     else
