@@ -250,11 +250,19 @@ void health_restore_mark(struct node *n, const struct row_mark *row)
 
 /* ---- marks ---- */
 
-/* The note says what happened last. */
-static void renew(struct node *n, struct mark *m, const char *reason, const char *evidence)
+static double age_s(int64_t at)
 {
-    if (note_is_news(m->reason, reason, m->n_said, (double)(clock_mono_ns() - m->said) / 1e9))
-        mark_automatic_renew(n, m, reason, evidence);
+    return at == 0 ? 1e12 : (double)(clock_mono_ns() - at) / 1e9;
+}
+
+/* The note says what happened last. What kind it was before our start is not known: then the first other text is told. */
+static void renew(struct node *n, struct mark *m, int level, const char *reason, const char *evidence)
+{
+    bool same_level = m->level == level, same_text = strcmp(m->reason, reason) == 0;
+    enum note what = note_decide(same_text, same_level, age_s(m->shown), age_s(m->told));
+
+    if (what == NOTE_KEPT ? same_text : mark_automatic_renew(n, m, reason, evidence, what == NOTE_TOLD))
+        m->level = level;
 }
 
 /* A note may become a block mark; a block mark stays what it is. */
@@ -267,7 +275,7 @@ void health_mark(struct node *n, const char *part, const char *owner, const char
     if (!n->d->conf->health.automatic || !n->added || (m != NULL && m->block))
         return;
     if (m != NULL && level != LEVEL_BAD) {
-        renew(n, m, reason, evidence);
+        renew(n, m, level, reason, evidence);
         return;
     }
     if (level == LEVEL_BAD && is_counted(part, owner) && !may_mark(n, owner, reason))
@@ -276,6 +284,11 @@ void health_mark(struct node *n, const char *part, const char *owner, const char
         mark_automatic_clear(n, part, "health", owner, reason);
     counters_add(n->d->counters, "marks_by_health", 1);
     mark_automatic(n, &want);
+    m = mark_automatic_find(n, part, "health", owner);
+    if (m == NULL)
+        return;
+    m->told = clock_mono_ns();
+    m->level = level;
 }
 
 /* A blocking mark whose fault is over. What comes and goes all day stays: then a person has to look. */
@@ -293,7 +306,7 @@ static void take_back(struct node *n, struct mark *m)
         return;
     snprintf(reason, sizeof(reason), "%.1000s%s", m->reason, stays);
     str_mend(reason, strlen(reason));
-    mark_automatic_renew(n, m, reason, NULL);
+    mark_automatic_renew(n, m, reason, NULL, true);
 }
 
 void health_fact(struct node *n, const char *part, const char *owner, const char *class, int level, const char *reason)

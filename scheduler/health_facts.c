@@ -171,7 +171,7 @@ void health_configured(struct node *n)
 /* A program that the configuration does not name any more may be in a report yet. */
 static void look_at_check(struct node *n, const Sluice__Check *c)
 {
-    static const int level[] = { LEVEL_GOOD, LEVEL_NOTE, LEVEL_BAD, LEVEL_NOTE };
+    static const int level[] = { LEVEL_GOOD, LEVEL_NOTE, LEVEL_BAD, LEVEL_BROKEN };
     char owner[80], reason[512];
 
     if (c->program == NULL || c->program[0] == '\0' || (unsigned)c->state >= ARRAY_LEN(level) || !is_configured(n->d, c->program))

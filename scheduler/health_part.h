@@ -4,7 +4,7 @@
 
 #include "health.h"
 
-enum { LEVEL_GOOD, LEVEL_NOTE, LEVEL_BAD };
+enum { LEVEL_GOOD, LEVEL_NOTE, LEVEL_BROKEN, LEVEL_BAD };       /* broken: a check that says nothing; a note, as it is not the node's */
 
 /* A device that was seen on the node. */
 struct known { char serial[121]; unsigned place; int64_t seen; bool missing; double broken_since; };      /* seen: wall ns, first; broken: monotonic s, 0: works */

@@ -157,23 +157,13 @@ bool flaps_are_many(const struct flaps *f, int64_t now)
     return f->n >= FLAP_MOST && (double)(now - f->at[f->n % FLAP_MOST]) / 1e9 < FLAP_WINDOW_S;
 }
 
-static const char *past_number(const char *s)
+enum note note_decide(bool same_text, bool same_level, double shown_s, double told_s)
 {
-    return s + strspn(s, "0123456789.");
-}
-
-static bool same_words(const char *a, const char *b)
-{
-    for (a = past_number(a), b = past_number(b); *a != '\0' && *a == *b; a = past_number(a + 1), b = past_number(b + 1))
-        ;
-    return *a == *b;
-}
-
-bool note_is_news(const char *before, const char *text, unsigned renewed, double since_s)
-{
-    if (strcmp(before, text) == 0)
-        return false;
-    return !same_words(before, text) || renewed < NOTE_BURST || since_s >= NOTE_EVERY_S;
+    if (same_text)
+        return NOTE_KEPT;
+    if (!same_level || told_s >= NOTE_TOLD_S)
+        return NOTE_TOLD;
+    return shown_s >= NOTE_SHOWN_S ? NOTE_SHOWN : NOTE_KEPT;
 }
 
 /* ---- the brake ---- */

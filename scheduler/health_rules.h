@@ -55,15 +55,18 @@ int    pace_judge(const struct pace *ratios);
 
 /* ---- what comes and goes ---- */
 
-enum { FLAP_MOST = 3, NOTE_BURST = 8 };
+enum { FLAP_MOST = 3 };
 #define FLAP_WINDOW_S (24 * 3600.0)
-#define NOTE_EVERY_S 60.0
+#define NOTE_SHOWN_S 60.0
+#define NOTE_TOLD_S 3600.0
 struct flaps { int64_t at[FLAP_MOST]; unsigned n; };             /* when blocking marks were taken back because all was good again, wall ns: a ring */
 void flaps_add(struct flaps *f, int64_t at);
 /* Enough of that in the window before now: the next one stays, for a person. */
 bool flaps_are_many(const struct flaps *f, int64_t now);
-/* Whether a note that said `before` is to say `text` now: at once when words differ, or the first few times; when only numbers do, seldom. since_s: for so long it says that. */
-bool note_is_news(const char *before, const char *text, unsigned renewed, double since_s);
+/* What becomes of a note whose owner says something now. One fault is one note: a text that changes all the time is shown at most once a minute and told to the
+ * history at most once an hour; another kind of finding (level) is told at once. shown_s, told_s: since it was. */
+enum note { NOTE_KEPT, NOTE_SHOWN, NOTE_TOLD };                  /* as it is; its new text is shown and stored; and a line of history says so */
+enum note note_decide(bool same_text, bool same_level, double shown_s, double told_s);
 
 /* ---- the brake ---- */
 

@@ -465,31 +465,34 @@ uint64_t mark_automatic(struct node *n, const struct row_mark *want)
 }
 
 /* One that still waits for the disk, or goes, is left as it is: its owner says so again. */
-void mark_automatic_renew(struct node *n, struct mark *m, const char *reason, const char *evidence)
+bool mark_automatic_renew(struct node *n, struct mark *m, const char *reason, const char *evidence, bool told)
 {
     struct change *c;
     struct mark_batch *b;
     struct row_mark row;
 
     if (!m->stored || m->closing)
-        return;
+        return false;
     c = change_create(n->d);
     b = mem_zalloc(sizeof(*b));
-    change_event(c, n->name, "mark renewed", m->reason, reason, "");
+    m->shown = clock_mono_ns();
+    if (told) {
+        m->told = m->shown;
+        change_event(c, n->name, "mark renewed", m->reason, reason, "");
+        log_warning("node %s: mark %llu of %s %s says now: %s", n->name, (unsigned long long)m->id, m->owner_kind, m->owner, reason);
+    }
     free(m->reason);
     m->reason = mem_strdup(reason);
     if (evidence != NULL) {
         free(m->evidence);
         m->evidence = mem_strdup(evidence);
     }
-    m->said = clock_mono_ns();
-    m->n_said++;
     m->stored = false;
     row = mark_row(n, m);
     change_mark(c, &row);
     batch_add(b, n, m->id);
-    log_warning("node %s: mark %llu of %s %s says now: %s", n->name, (unsigned long long)m->id, m->owner_kind, m->owner, reason);
     change_put(c, CHANGE_MARK, set_written, b);
+    return true;
 }
 
 /* ---- clear ---- */

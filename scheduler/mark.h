@@ -26,8 +26,9 @@ void mark_free(struct mark *m);
 uint64_t mark_automatic(struct node *n, const struct row_mark *want);
 /* That open mark, or NULL. */
 struct mark *mark_automatic_find(struct node *n, const char *part, const char *owner_kind, const char *owner);
-/* Its owner says something else about it now, NULL evidence: the old one. It stays the same mark. */
-void mark_automatic_renew(struct node *n, struct mark *m, const char *reason, const char *evidence);
+/* Its owner says something else about it now, NULL evidence: the old one. It stays the same mark. told: the history has a line about that. Returns false when
+ * that cannot be now: its last change is on the way to the disk. */
+bool mark_automatic_renew(struct node *n, struct mark *m, const char *reason, const char *evidence, bool told);
 /* Its owner takes back what it set: no other mark goes. Returns how many go. */
 unsigned mark_automatic_clear(struct node *n, const char *part, const char *owner_kind, const char *owner, const char *reason);
 

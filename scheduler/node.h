@@ -25,7 +25,8 @@ struct mark {
     bool     stored;                                                    /* is on disk */
     bool     closing;                                                   /* its clearing is on the way to the disk */
     struct change *unsaved;                                             /* acts, but is not on disk yet; NULL = stored */
-    int64_t  said; unsigned n_said;                                     /* its reason was renewed: monotonic ns, how often since our start */
+    int64_t  shown, told;                                               /* when its reason was renewed, and when the history had a line about it: monotonic ns, 0: not since our start */
+    int      level;                                                     /* what kind of finding of health it is (health_part.h), 0: not known */
 };
 TAILQ_HEAD(mark_list, mark);
 struct change;

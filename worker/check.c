@@ -34,6 +34,7 @@ struct check {
     Sluice__CheckState state;
     char     text[256];
     int64_t  started, ended;                     /* wall ns */
+    int64_t  stuck_since;                        /* the first of the runs without an end of its own, in a row; 0: the last one ended */
     Sluice__Check m;
 };
 
@@ -113,6 +114,8 @@ static void ended(void *arg, int status, const char *how)
     char text[256];
 
     ev_timer_stop(k->all->worker->loop, &k->limit);
+    if (!k->late)
+        k->stuck_since = 0;
     if (!k->late && WIFEXITED(status) && WEXITSTATUS(status) <= 2) {
         result(k, (Sluice__CheckState)WEXITSTATUS(status), line);
     } else if (!k->late) {
@@ -141,7 +144,9 @@ static void too_long(struct ev_loop *loop, struct ev_timer *t, int revents)
 
     (void)loop, (void)revents;
     k->late = true;
-    snprintf(text, sizeof text, "not done within %g s, stuck since %s", k->all->timeout, clock_rfc3339(k->started, since));
+    if (k->stuck_since == 0)
+        k->stuck_since = k->started;
+    snprintf(text, sizeof text, "not done within %g s, stuck since %s", k->all->timeout, clock_rfc3339(k->stuck_since, since));
     result(k, SLUICE__CHECK_STATE__CHECK_BROKEN, text);
     child_end(k->child, GRACE_S);
 }

@@ -88,6 +88,7 @@ health_marks_are() { local got; got=$(health_marks); [[ $got == "$1" ]] || { ech
   cat >"$FARM/node-check" <<'CHECK'
 #!/bin/bash
 read -r state text <"${0%/*}/answer"
+echo x >>"${0%/*}/runs"
 echo "$text"
 echo "a second line nobody wants"
 [[ $state != sleep ]] || sleep 600
@@ -96,6 +97,7 @@ exit "$state"
 CHECK
   chmod 755 "$FARM/node-check"
   say() { printf '%s\n' "$*" >"$FARM/answer.new"; mv "$FARM/answer.new" "$FARM/answer"; }
+  : >"$FARM/runs"; chmod 666 "$FARM/runs"
   say 0 fine
   real_class
   printf 'health { program = %s  period = 0.3  timeout = 1  clear_automatic = yes }\n' "$FARM/node-check" >>"$FARM/conf"
@@ -127,6 +129,10 @@ CHECK
   say sleep "asks the GPU"
   wait_until 10 node_is r1 '[.usable, .marks[0].severity] | join("|")' "true|info"
   [[ $(check '.state + " " + .text') == "broken not done within 1 s, stuck since "* ]]
+  # its first time stays over the runs that hang after it
+  local stuck ran; stuck=$(check .text); ran=$(wc -l <"$FARM/runs")
+  wait_until 10 eval '[ "$(wc -l <"$FARM/runs")" -ge $((ran + 2)) ]'
+  [ "$(check '.state + " " + .text')" = "broken $stuck" ]
   say kill "x"
   wait_until 10 eval '[[ $(check .text) == "it ended with signal 11"*": x" ]]'
   say 0 fine
@@ -171,7 +177,7 @@ CHECK
   n=$(runs second); wait_until 10 eval '[ "$(runs second)" -gt "$((n + 2))" ]'
   plan ""
   wait_until 10 said_is ""
-  [ "$(sluice health --json | jq '[.health[0].nodes[].checks[]] | length')" -eq 0 ]
+  wait_until 10 eval '[ "$(sluice health --json | jq "[.health[0].nodes[].checks[]] | length")" -eq 0 ]'          # the worker's next report
   [ "$(grep -c 'registered as node' "$FARM/r1.log")" -eq 1 ]
 }
 

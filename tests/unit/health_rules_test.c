@@ -174,18 +174,16 @@ static void what_came_back_three_times_in_a_day_stays(void **state)
     assert_false(flaps_are_many(&f, 25 * hour + 1));
 }
 
-static void a_note_says_other_words_at_once_and_other_numbers_seldom(void **state)
+static void a_note_is_shown_each_minute_and_told_each_hour_or_when_it_is_another(void **state)
 {
+    static const struct { bool same_text, same_level; double shown, told; enum note want; } cases[] = {
+        { true, true, 1e9, 1e9, NOTE_KEPT },     { true, false, 1e9, 1e9, NOTE_KEPT },        { false, false, 0, 0, NOTE_TOLD },
+        { false, true, 59, 3599, NOTE_KEPT },    { false, true, 60, 3599, NOTE_SHOWN },       { false, true, 0, 3600, NOTE_TOLD },
+    };
+
     (void)state;
-    assert_false(note_is_news("fan 3 is slow", "fan 3 is slow", 0, 1e6));
-    assert_true(note_is_news("fan 3 is slow", "fan 4 is slow", 0, 0));
-    assert_false(note_is_news("fan 3 is slow", "fan 14.5 is slow", NOTE_BURST, 59));
-    assert_true(note_is_news("fan 3 is slow", "fan 14.5 is slow", NOTE_BURST, 60));
-    assert_true(note_is_news("fan 3 is slow", "not done within 20 s", 1000, 0));
-    assert_true(note_is_news("fan 3", "fan 3 stands", 1000, 0));
-    assert_true(note_is_news("fan 3 stands", "fan", 1000, 0));
-    assert_true(note_is_news("", "fan", 1000, 0));
-    assert_false(note_is_news("17", "4", 1000, 0));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(note_decide(cases[i].same_text, cases[i].same_level, cases[i].shown, cases[i].told), cases[i].want);
 }
 
 static void the_brake_allows_by_number_and_by_share(void **state)
@@ -259,7 +257,7 @@ int main(void)
         cmocka_unit_test(reason_device_and_evidence_follow_from_what_counted),
         cmocka_unit_test(slow_is_twice_the_median_and_one_outlier_is_nothing),
         cmocka_unit_test(what_came_back_three_times_in_a_day_stays),
-        cmocka_unit_test(a_note_says_other_words_at_once_and_other_numbers_seldom),
+        cmocka_unit_test(a_note_is_shown_each_minute_and_told_each_hour_or_when_it_is_another),
         cmocka_unit_test(the_brake_allows_by_number_and_by_share),
         cmocka_unit_test(the_brake_goes_on_once_and_stays),
         cmocka_unit_test(a_node_that_is_marked_again_counts_once),

@@ -954,6 +954,64 @@ static void a_note_says_what_happened_last(void **state)
     peer_close(p);
 }
 
+static unsigned renewals(struct peer *p)
+{
+    Sluice__GetHistory q = SLUICE__GET_HISTORY__INIT;
+    char *names[1] = { (char *)"n1" };
+    const Sluice__History *h;
+    unsigned count = 0;
+
+    q.names = names;
+    q.n_names = 1;
+    q.has_limit = true;
+    q.limit = 100;
+    h = (const Sluice__History *)peer_ask(p, &q.base);
+    assert_int_equal(p->answer_type, SLUICE__TYPE__HISTORY);
+    for (size_t i = 0; i < h->n_events; i++)
+        count += strcmp(h->events[i]->what, "mark renewed") == 0;
+    return count;
+}
+
+/* A temperature that is printed, a time that is: one mark, and no line a period. */
+static void a_text_that_changes_all_the_time_is_no_event_each_time(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w, *p;
+    struct mark *m;
+    char text[80];
+    int64_t created;
+
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    check_report(w, NOTE, "CPU 0 has 71 C", 1 << 30);
+    m = mark_automatic_find(node_of(f, "n1"), NULL, "health", "node-check");
+    created = m->created;
+    for (int i = 0; i < 20; i++) {
+        snprintf(text, sizeof(text), i % 2 == 0 ? "CPU 0 has %d C" : "CPU zero: %d C", 72 + i);
+        m->shown -= 61 * CLOCK_SECOND;
+        check_report(w, NOTE, text, 1 << 30);
+    }
+    assert_string_equal(ask_node(p, "n1")->marks[0]->reason, text);
+    assert_int_equal(ask_node(p, "n1")->marks[0]->created, created);
+    assert_int_equal(renewals(p), 0);
+    m->told -= 3601 * CLOCK_SECOND;
+    check_report(w, NOTE, "CPU 0 has 99 C", 1 << 30);
+    assert_int_equal(renewals(p), 1);
+    check_report(w, BROKEN, "not done within 20 s, stuck since 12:00:00", 1 << 30);      /* another kind: at once */
+    assert_int_equal(renewals(p), 2);
+    m->shown -= 61 * CLOCK_SECOND;
+    check_report(w, BROKEN, "not done within 20 s, stuck since 13:00:00", 1 << 30);
+    assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "not done within 20 s, stuck since 13:00:00");
+    check_report(w, BROKEN, "it ended with signal 9", 1 << 30);                          /* not before a minute is over */
+    assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "not done within 20 s, stuck since 13:00:00");
+    assert_int_equal(renewals(p), 2);
+    check_report(w, NOTE, "CPU 0 has 70 C", 1 << 30);
+    assert_int_equal(renewals(p), 3);
+    peer_close(w);
+    peer_close(p);
+}
+
 /* clear_automatic: three times a day a mark is taken back, then a person has to look; over a restart too. */
 static void what_comes_and_goes_stays_marked(void **state)
 {
@@ -1086,6 +1144,7 @@ int main(void)
         CASE(too_little_memory_is_bad_and_a_wrong_clock_a_note),
         CASE(checks_mark_by_their_exit_and_stay_until_cleared),
         CASE(a_note_says_what_happened_last),
+        CASE(a_text_that_changes_all_the_time_is_no_event_each_time),
         CASE(what_comes_and_goes_stays_marked),
         CASE(a_note_stays_where_the_brake_holds_back_what_is_worse),
         CASE(b03_b05_a_check_that_is_good_again_clears_its_own_mark_only),
