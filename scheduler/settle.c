@@ -626,9 +626,18 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
 
 /* ---- workers that come back, or do not ----------------------------------------------------- */
 
+/* A worker does its TFs in the order in which it has them, one a device: so many of those that were there first it may have died of. */
+static unsigned were_in_devices(const struct fnode *n)
+{
+    struct verdict v;
+
+    node_judge(n->node, &v);
+    return v.devices_usable > 0 ? v.devices_usable : 1;
+}
+
 void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text, bool died)
 {
-    unsigned had = n->account.n;
+    unsigned had = n->account.n, suspects = died ? were_in_devices(n) : 0;
     struct charge *c;
 
     while ((c = TAILQ_FIRST(&n->account.charges))) {
@@ -636,8 +645,11 @@ void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *
         bool goes_on = t && tf_detach(t, c);
         if (goes_on)
             lost_try(t, c, word, text);
-        if (t && died && !c->building && t->work->is_job)
-            note_death(t, n->node->name);
+        if (suspects > 0 && !c->building) {
+            suspects--;
+            if (t && t->work->is_job)
+                note_death(t, n->node->name);
+        }
         ledger_return(&f->ledger, c);
         if (t && !goes_on)
             attempt_failed(t, n->node->name, NULL, word, text);

@@ -1730,6 +1730,35 @@ static void what_kills_workers_is_set_aside(void **state)
     assert_non_null(strstr(j->task[0].text, "3 processes died of it, on n"));
 }
 
+/* What only waits in the buffer of a worker that dies is none the worse for it. */
+static void a_worker_dies_of_what_its_devices_had(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 8 }, .n = 1, .attempts = 50 };
+    Sluice__Assign *a;
+    struct node *at;
+    unsigned on_n1 = 0;
+
+    (void)state;
+    world.conf->limits.deaths = 1;
+    uint64_t id = submit(&w, NULL);
+    for (int i = 0; i < 40; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&at))) {
+            on_n1 += at == n1;
+            answer_built(at, a);
+            world_turn();
+            FREE(a);
+        }
+    }
+    assert_true(on_n1 >= 2);
+    world_disconnect(n1);
+    flow_worker_replaced(n1, "another incarnation of its worker registered");
+    world_pass(0.2);
+    world_check();
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 1);          /* it has one device */
+    assert_true(the_job(id)->task[0].aside || the_job(id)->task[1].aside);
+}
+
 /* ---- names ---- */
 
 /* In one folder jobs that are on have no names in common; one that is over is the worker's business. */
@@ -2093,6 +2122,7 @@ int main(void)
         WITH_WORLD(every_tf_of_every_file_is_done_once_under_a_name_of_its_own),
         WITH_WORLD(a_job_comes_after_one_that_memory_forgot),
         WITH_WORLD(what_kills_workers_is_set_aside),
+        WITH_WORLD(a_worker_dies_of_what_its_devices_had),
         WITH_WORLD(failures_by_code_outlive_restarts),
         WITH_WORLD(B24_names_of_jobs_in_one_folder_do_not_collide),
         WITH_WORLD(a_job_in_the_same_folder_waits_for_one_that_is_being_taken_in),
