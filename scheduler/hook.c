@@ -4,6 +4,7 @@
  * There is no queue: each alarm knows how it is and what was told of it, and the next call is about one where these differ: it is on or over, or about more
  * things than were told. So one program runs at a time, an alarm that comes and goes meanwhile is not told, and a call that fails is made again later.
  * The program is started and waited for in a thread, as even its start may hang on a disk.
+ * What was told is stored once the program has ended well, so that a restart tells nothing anew; a kill before that makes the call again, and none is lost.
  */
 #include "config.h"
 
@@ -25,16 +26,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "change.h"
 #include "clock.h"
 #include "conf.h"
 #include "counters.h"
 #include "log.h"
 #include "mem.h"
+#include "rows.h"
 #include "show.h"
 #include "str.h"
 
 static const double look_s = 1;
 static const double again_s = 30;        /* after a call that failed */
+static const char key[] = "alarms_told";
+enum { STORED_MOST = 1 << 20 };          /* bytes; what is beyond that is told anew after a restart */
 
 /* An alarm, by its word and what it is about. */
 struct known {
@@ -43,6 +48,7 @@ struct known {
     int64_t since;                       /* wall ns */
     unsigned count, told;                /* how many things it is about; how many the program heard of at most since there were no fewer. 0: it is not on */
     bool seen;
+    bool restored;                       /* told before our start */
 };
 
 struct call {
@@ -63,6 +69,8 @@ struct hook {
     pthread_t thread;
     struct call *call;                   /* NULL: none is under way */
     double not_before;                   /* monotonic s */
+    double settled_at;                   /* until then what was told before our start may not be back yet: nodes have to come into contact, or to be lost again */
+    char *stored;                        /* what the state has of what was told */
 };
 
 static double now_s(void)
@@ -232,6 +240,16 @@ static struct known *known_find(struct hook *h, const char *word, const char *ab
     return NULL;
 }
 
+static struct known *known_add(struct hook *h, const char *word, const char *about)
+{
+    struct known *k = mem_zalloc(sizeof(*k));
+
+    k->word = mem_strdup(word);
+    k->about = mem_strdup(about);
+    TAILQ_INSERT_TAIL(&h->known, k, entry);
+    return k;
+}
+
 static void known_free(struct hook *h, struct known *k)
 {
     TAILQ_REMOVE(&h->known, k, entry);
@@ -241,6 +259,80 @@ static void known_free(struct hook *h, struct known *k)
     free(k->advice);
     free(k);
 }
+
+/* ---- over a restart ---- */
+
+static char *told_text(struct hook *h)
+{
+    json_t *all = json_array();
+    const struct known *k;
+    size_t size = 16;
+    char *text;
+
+    TAILQ_FOREACH(k, &h->known, entry) {
+        size += 6 * (strlen(k->word) + strlen(k->about)) + 100;          /* at most: each byte may be escaped */
+        if (k->told > 0 && size < STORED_MOST)
+            json_array_append_new(all, json_pack("{s:s,s:s,s:i,s:I}", "alarm", k->word, "about", k->about, "told", (int)k->told, "since", (json_int_t)k->since));
+    }
+    text = json_dumps(all, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(all);
+    return text;
+}
+
+static void store(struct hook *h)
+{
+    char *text = told_text(h);
+    struct change *c;
+
+    if (text == NULL || strcmp(text, h->stored) == 0 || h->d->stopping) {
+        free(text);
+        return;
+    }
+    free(h->stored);
+    h->stored = text;
+    c = change_create(h->d);
+    change_setting(c, key, text);
+    change_put(c, CHANGE_KEEP, NULL, NULL);
+}
+
+static void restore_one(struct hook *h, json_t *j)
+{
+    const char *word, *about;
+    json_int_t since;
+    struct known *k;
+    int told;
+
+    if (json_unpack(j, "{s:s,s:s,s:i,s:I}", "alarm", &word, "about", &about, "told", &told, "since", &since) < 0 || told <= 0)
+        return;
+    k = known_add(h, word, about);
+    k->told = (unsigned)told;
+    k->since = since;
+    k->restored = true;
+}
+
+/* What cannot be read is told anew. */
+static int restore(struct hook *h, struct db *db, struct err *e)
+{
+    char *text = mem_zalloc(STORED_MOST);
+    int rc = rows_load_setting(db, key, text, STORED_MOST, e);
+    json_t *all = rc == 0 && text[0] != '\0' ? json_loads(text, 0, NULL) : NULL;
+
+    if (rc == 0 && text[0] != '\0' && all == NULL)
+        log_warning("alarms: the state does not say which were told: they are told anew");
+    for (size_t i = 0; i < json_array_size(all); i++)
+        restore_one(h, json_array_get(all, i));
+    json_decref(all);
+    h->stored = mem_strdup(text);
+    free(text);
+    return rc;
+}
+
+static bool is_settling(const struct hook *h, const struct known *k)
+{
+    return k->restored && now_s() < h->settled_at;
+}
+
+/* ---- the end of a call ---- */
 
 static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
 {
@@ -263,6 +355,7 @@ static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
         h->not_before = now_s() + again_s;
     }
     call_free(c);
+    store(h);
 }
 
 /* ---- what there is to tell ---- */
@@ -273,13 +366,9 @@ static void see(void *arg, const struct alarm *a)
     const char *about = a->about == NULL ? "" : a->about;
     struct known *k = known_find(h, a->word, about);
 
-    if (k == NULL) {
-        k = mem_zalloc(sizeof(*k));
-        k->word = mem_strdup(a->word);
-        k->about = mem_strdup(about);
-        TAILQ_INSERT_TAIL(&h->known, k, entry);
-    }
-    if (k->count == 0)
+    if (k == NULL)
+        k = known_add(h, a->word, about);
+    if (k->count == 0 && !is_settling(h, k))
         k->since = clock_wall_ns() - (int64_t)(a->since_s * 1e9);
     k->count = a->count == 0 ? 1 : a->count;
     free(k->text);
@@ -291,9 +380,9 @@ static void see(void *arg, const struct alarm *a)
     k->seen = true;
 }
 
-static bool is_news(const struct known *k)
+static bool is_news(const struct hook *h, const struct known *k)
 {
-    return k->count > k->told || (k->count == 0 && k->told > 0);
+    return k->count > k->told || (k->count == 0 && k->told > 0 && !is_settling(h, k));
 }
 
 static bool is_under_way(const struct hook *h, const struct known *k)
@@ -313,8 +402,10 @@ static struct known *look(struct hook *h)
         next = TAILQ_NEXT(k, entry);
         if (!k->seen)
             k->count = 0;
-        if (is_news(k))
+        if (is_news(h, k))
             news = news == NULL ? k : news;
+        else if (is_settling(h, k))
+            continue;
         else if (k->count > 0)
             k->told = k->count;          /* fewer than before: one more is news again */
         else if (!is_under_way(h, k))
@@ -333,21 +424,27 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
     if (h->d->conf->alarm.program == NULL)
         return;
     news = look(h);
+    store(h);
     if (news != NULL && h->call == NULL && now_s() >= h->not_before)
         call_start(h, news);
 }
 
-struct hook *hook_create(struct sluiced *d)
+struct hook *hook_create(struct sluiced *d, struct db *db, struct err *e)
 {
     struct hook *h = mem_zalloc(sizeof(*h));
 
     h->d = d;
     TAILQ_INIT(&h->known);
+    h->settled_at = now_s() + 2 * d->conf->limits.contact_timeout;
     ev_timer_init(&h->look, look_cb, look_s, look_s);
     ev_async_init(&h->ended, ended_cb);
     h->look.data = h->ended.data = h;
     ev_timer_start(d->loop, &h->look);
     ev_async_start(d->loop, &h->ended);
+    if (restore(h, db, e) < 0) {
+        hook_destroy(h);
+        return NULL;
+    }
     return h;
 }
 
@@ -369,5 +466,6 @@ void hook_destroy(struct hook *h)
     ev_async_stop(h->d->loop, &h->ended);
     while ((k = TAILQ_FIRST(&h->known)) != NULL)
         known_free(h, k);
+    free(h->stored);
     free(h);
 }

@@ -7,7 +7,9 @@
 
 #include "sluiced.h"
 
-struct hook *hook_create(struct sluiced *d);
+struct db;
+/* db: what was told before our start. NULL: it could not be read. */
+struct hook *hook_create(struct sluiced *d, struct db *db, struct err *e);
 /* Ends a program that runs. */
 void hook_destroy(struct hook *h);
 

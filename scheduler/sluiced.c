@@ -184,8 +184,8 @@ static int start_sessions(struct starting *s, struct err *e)
     s->d->sessions = sessions_create(s->d, e);
     if (s->d->sessions == NULL)
         return -1;
-    s->d->hook = hook_create(s->d);
-    return 0;
+    s->d->hook = hook_create(s->d, s->reader, e);
+    return s->d->hook == NULL ? -1 : 0;
 }
 
 int sluiced_start(struct sluiced *d, struct ev_loop *loop, const struct start *start, struct err *e)

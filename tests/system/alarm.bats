@@ -57,10 +57,30 @@ told() { [[ $(jq -r '[.alarm, .state] | join(" ")' "$FARM/told" 2>/dev/null | pa
   wait_until 5 ended "$(cat "$FARM/child")"
 }
 
+@test "an alarm that stands over a kill and restart is not told again; one that is over meanwhile is told so, and a new one is told" {
+  printf 'limits { contact_timeout = 0.5 }\n' >>"$FARM/conf"
+  program "cat >>$FARM/told"
+  stored() { [[ $(sqlite3 -readonly "$FARM/state/state.db" "SELECT value FROM meta WHERE key = 'alarms_told'") == *PoolMinimum* ]]; }
+  daemon
+  wait_until 10 told "PoolMinimum raised"
+  wait_until 10 stored
+  daemon_kill
+  printf 'pool async { min_good = 1 }\n' >>"$FARM/conf"
+  daemon
+  wait_until 10 told "PoolMinimum raised,PoolMinimum raised"
+  [ "$(jq -r .about "$FARM/told" | paste -sd,)" = "pool online,pool async" ]
+  first=$(jq -r .since "$FARM/told" | head -1)
+  daemon_kill
+  sed -i 's/min_good = 2/min_good = 0/' "$FARM/conf"
+  daemon
+  wait_until 10 told "PoolMinimum raised,PoolMinimum raised,PoolMinimum over"
+  [ "$(jq -r 'select(.state == "over") | [.about, .since] | join(" ")' "$FARM/told")" = "pool online $first" ]
+}
+
 @test "alarms of one word about two pools are two, each with its own end; one about several nodes is told again when there are more" {
   local tells='[.alarm, .about // "-", .state, .count] | join(" ")'
   heard() { local got; got=$(jq -r "$tells" "$FARM/told" 2>/dev/null | grep "^$1" | paste -sd,); [[ $got == "$2" ]] || { echo "$got"; return 1; }; }
-  printf 'pool async { min_good = 1 }\nlimits { contact_timeout = 1 }\n' >>"$FARM/conf"
+  printf 'pool async { min_good = 1 }\nlimits { contact_timeout = 3 }\n' >>"$FARM/conf"
   program "cat >>$FARM/told"
   daemon
   wait_until 10 heard PoolMinimum "PoolMinimum pool online raised 1,PoolMinimum pool async raised 1"
