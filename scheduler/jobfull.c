@@ -22,12 +22,12 @@ static const Sluice__FullJob *reported(const struct node *n, uint64_t id)
     return NULL;
 }
 
-static void full_set(struct job *j, const struct node *n, const char *text)
+static void full_set(struct job *j, const struct node *n, const char *word, const char *text)
 {
     if (j->full == NULL)
         log_warning("job %" PRIu64 ": paused: %s: %s", j->work.id, n->name, text);
     free(j->full);
-    j->full = mem_printf("OutputFull: %s: %s", n->name, text);
+    j->full = mem_printf("%s: %s: %s", word, n->name, text);
     job_gate(j);
 }
 
@@ -45,7 +45,7 @@ static void look(struct job *j)
     for (struct fnode *n = j->work.flow->nodes; n; n = n->hh.next) {
         const Sluice__FullJob *m = reported(n->node, j->work.id);
         if (m) {
-            full_set(j, n->node, m->text && m->text[0] ? m->text : "no space left");
+            full_set(j, n->node, m->word && m->word[0] ? m->word : "OutputFull", m->text && m->text[0] ? m->text : "no space left");
             return;
         }
     }

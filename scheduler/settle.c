@@ -617,7 +617,7 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     s->node->failed++;
     log_info("%s %" PRIu64 " TF %" PRIu64 ": attempt %u failed on %s: %s%s%s", a.is_job ? "job" : "run", a.work, x->tf->id, a.at.attempt,
              s->node->name, word, x->text ? ": " : "", x->text ? x->text : "");
-    if (!blames_source(word) && !blames_output(word))
+    if (!blames_source(word) && !blames_output(word) && strcmp(word, "OutputDenied") != 0)        /* the rights of its owner: no node is to blame */
         doubt(a.n, t, x, word);
     if (a.goes_on)
         return;                                  /* the other try decides */

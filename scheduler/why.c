@@ -256,7 +256,14 @@ static void job_lines(Sluice__Why *m, struct job *j, const struct tf *t)
         line_add(m, "Held", mem_printf("%s%ssluice job release %" PRIu64 " lets it go on", j->why ? j->why : "", j->why ? "; " : "", w->id));
     if (waits)
         wait_line(m, j, waits);
-    if (j->held || waits)
+    if (j->full) {
+        size_t n = strcspn(j->full, ":");
+        char word[32];
+
+        snprintf(word, sizeof(word), "%.*s", (int)n, j->full);
+        line_add(m, word, mem_printf("%s", j->full + n + strspn(j->full + n, ": ")));
+    }
+    if (j->held || waits || j->full)
         return;
     if (j->n[TASK_WAITING] == 0) {
         line_add(m, "NothingWaits", mem_printf("all of it that is left is at nodes: %" PRIu64 " TFs", j->n[TASK_RUNNING]));

@@ -12,6 +12,7 @@
 #include "link.h"
 #include "log.h"
 #include "mem.h"
+#include "outcheck.h"
 #include "str.h"
 #include "worker.h"
 
@@ -47,7 +48,7 @@ struct delivery {
     enum deliver_end end; struct err why;        /* the thread's */
     int64_t  begun, step_at, again_at;           /* monotonic; worker_now */
     double   pause;
-    bool     full; struct err told;              /* how its last try ended, for the loop while the next one runs */
+    bool     full; const char *told_word; struct err told;       /* how its last try ended, for the loop while the next one runs */
 };
 
 struct deliver {
@@ -263,6 +264,17 @@ void delivery_free(struct delivery *x)
     free(x);
 }
 
+/* A link may have come into the path since it was looked at. The configuration does not change. */
+static bool leads_outside(struct delivery *x)
+{
+    const struct conf *c = x->all->worker->conf;
+    char *path = mem_printf("%s/%s", x->dir, x->stem);
+    bool outside = output_check_roots(path, c->roots_output, c->n_roots_output, &x->why) < 0;
+
+    free(path);
+    return outside;
+}
+
 static void run(struct pool_task *t)
 {
     struct delivery *x = CONTAINER_OF(t, struct delivery, task);
@@ -274,10 +286,10 @@ static void run(struct pool_task *t)
     }
     switch (x->step) {
     case STEP_WRITE:
-        x->end = deliver_write(x->dir, x->stem, x->tf, x->fence, x->out, x->n, &x->why);
+        x->end = leads_outside(x) ? DELIVER_DENIED : deliver_write(x->dir, x->stem, x->tf, x->fence, x->out, x->n, &x->why);
         break;
     case STEP_PUBLISH:
-        x->end = deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
+        x->end = leads_outside(x) ? DELIVER_DENIED : deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
         break;
     case STEP_REMOVE:
         x->end = deliver_remove(x->dir, x->stem, x->fence, &x->why);
@@ -335,7 +347,17 @@ static void delivered(struct delivery *x)
 /* Stable words for how a delivery ended. */
 static const char *end_word(enum deliver_end end)
 {
-    return end == DELIVER_CORRUPT ? "DigestMismatch" : end == DELIVER_TAKEN ? "OutputExists" : "OutputFailed";
+    static const char *const words[] = {
+        [DELIVER_CORRUPT] = "DigestMismatch", [DELIVER_TAKEN] = "OutputExists", [DELIVER_DENIED] = "OutputDenied",
+        [DELIVER_AGAIN_FULL] = "OutputFull", [DELIVER_AGAIN_READONLY] = "OutputReadOnly", [DELIVER_AGAIN_FAILING] = "OutputFailing",
+    };
+
+    return (size_t)end < ARRAY_LEN(words) && words[end] != NULL ? words[end] : "OutputFailed";
+}
+
+static bool is_to_be_tried_again(enum deliver_end end)
+{
+    return end == DELIVER_AGAIN_FULL || end == DELIVER_AGAIN_READONLY || end == DELIVER_AGAIN_FAILING;
 }
 
 static void say_published(struct worker *w, struct tf_name tf, struct fence fence, const char *word, const char *why)
@@ -394,7 +416,7 @@ static void ended(struct pool_task *t)
             held_unbusy(x->held);
         return;
     }
-    if ((x->end != DELIVER_AGAIN_FULL && x->end != DELIVER_AGAIN_FAILING) || x->cancelled) {
+    if (!is_to_be_tried_again(x->end) || x->cancelled) {
         finish(x);
         return;
     }
@@ -402,7 +424,8 @@ static void ended(struct pool_task *t)
         log_warning("delivery: %s; kept and tried again", x->why.text);
     x->pause = x->pause == 0 ? PAUSE_FIRST_S : x->pause * 2 < PAUSE_MOST_S ? x->pause * 2 : PAUSE_MOST_S;
     x->again_at = worker_now(d->worker) + (int64_t)(x->pause * 1e9);
-    x->full = x->end == DELIVER_AGAIN_FULL;
+    x->full = x->end == DELIVER_AGAIN_FULL || x->end == DELIVER_AGAIN_READONLY;
+    x->told_word = end_word(x->end);
     x->told = x->why;
     deliver_tick(d);
 }
@@ -562,7 +585,7 @@ unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsign
         for (i = 0; i < found && out[i].job != x->tf.job; i++)
             ;
         if (i == found && found < n)
-            out[found++] = (struct full_job){ x->tf.job, x->told.text };
+            out[found++] = (struct full_job){ x->tf.job, x->told_word, x->told.text };
     }
     return found;
 }
@@ -612,7 +635,7 @@ static void look(struct deliver *d)
             continue;
         double limit = x->held ? x->held->work->deliver_timeout : d->worker->conf->limits.deliver_timeout;
         if (x->again_at != 0 && (word[0] == '\0' || x->end == DELIVER_AGAIN_FULL)) {
-            word = x->end == DELIVER_AGAIN_FULL ? "OutputFull" : "OutputFailing";
+            word = end_word(x->end);
             snprintf(text, sizeof text, "results wait for their disk: %s", x->why.text);
         } else if (x->running && x->pause > 0 && d->word[0] != '\0' && word[0] == '\0') {
             word = d->word;                      /* being tried: as it was until we know better */

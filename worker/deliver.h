@@ -30,7 +30,7 @@ void deliver_tick(struct deliver *d);
 const char *deliver_trouble(const struct deliver *d, const char **text);
 /* Jobs whose results wait for a disk that is full: at most n, their numbers and why; texts live until the next tick. */
 enum { FULL_JOBS = 16 };
-struct full_job { uint64_t job; const char *text; };
+struct full_job { uint64_t job; const char *word, *text; };
 unsigned deliver_full_jobs(const struct deliver *d, struct full_job *out, unsigned n);
 /* TFs whose results wait for their disk, whatever is wrong with it: at most n. */
 enum { UNDELIVERED = 64 };
@@ -39,7 +39,7 @@ void delivery_free(struct delivery *d);
 
 /* ---- the thread's part, alone for tests ---- */
 struct output { char *stage; int fd; uint64_t size, count; char *digest; char *json; };
-enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_FAILING, DELIVER_NEVER, DELIVER_CORRUPT, DELIVER_TAKEN };
+enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_READONLY, DELIVER_AGAIN_FAILING, DELIVER_NEVER, DELIVER_DENIED, DELIVER_CORRUPT, DELIVER_TAKEN };
 /* Writes all outputs and their .json, fsyncs files and folder. Whatever does not end well leaves none of them. DELIVER_TAKEN: a final name is another's. */
 enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, struct err *e);
 /* Links what an attempt wrote to the final names, never over another file: one that is there with the same bytes, and a .json beside it that names this

@@ -128,11 +128,32 @@ static void try_names(struct outcheck *c, int dir)
         close(fd);
 }
 
+int output_check_roots(const char *output, char *const *roots, unsigned n, struct err *e)
+{
+    char *path = mem_strdup(output), *real, *slash;
+
+    while ((real = realpath(path, NULL)) == NULL && errno == ENOENT && (slash = strrchr(path, '/')) != NULL && slash > path)
+        *slash = '\0';
+    if (real == NULL && n > 0)
+        err_errno(e, ERR_PERMISSION, "%s", path);
+    else if (real != NULL && !str_is_below(real, roots, n))
+        err_set(e, ERR_PERMISSION, "it leads to %.300s%.200s, below none of roots_output", real, output + strlen(path));
+    bool good = n == 0 || (real != NULL && str_is_below(real, roots, n));
+    free(real);
+    free(path);
+    return good ? 0 : -1;
+}
+
 static void try_folder(struct outcheck *c)
 {
     char *real;
     struct err e;
 
+    if (output_check_roots(c->output, c->roots, c->n_roots, &e) < 0) {
+        c->code = ERR_PERMISSION;
+        snprintf(c->text, sizeof c->text, "%.380s", e.text);
+        return;
+    }
     errno = 0;
     if (file_mkdirs(c->output, 0755, &e) < 0) {
         int error = errno;
@@ -146,9 +167,6 @@ static void try_folder(struct outcheck *c)
     int dir = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (dir < 0) {
         fail(c, "it cannot be opened", errno);
-    } else if (!str_is_below(real, c->roots, c->n_roots)) {
-        c->code = ERR_PERMISSION;
-        snprintf(c->text, sizeof c->text, "it leads to %.300s, below none of roots_output", real);
     } else {
         try_files(c, dir);
         if (c->code == 0)

@@ -46,8 +46,12 @@ static enum deliver_end judge(int error)
     case ENOSPC:
     case EDQUOT:
         return DELIVER_AGAIN_FULL;
-    case EIO:
     case EROFS:
+        return DELIVER_AGAIN_READONLY;
+    case EACCES:
+    case EPERM:
+        return DELIVER_DENIED;
+    case EIO:
     case ESTALE:
     case ETIMEDOUT:
     case ENODEV:

@@ -98,6 +98,7 @@ static void fill_full_jobs(const struct worker *w, Sluice__Report *m, Sluice__Fu
         sluice__full_job__init(&full[i]);
         full[i].has_job = true;
         full[i].job = job[i].job;
+        full[i].word = (char *)job[i].word;
         full[i].text = (char *)job[i].text;
         fulls[i] = &full[i];
     }

@@ -142,27 +142,29 @@ no_bus_error() { ! grep -rqiE 'SIGBUS|bus error|signal 7' "$FARM" --include='*.l
     path=$FARM/out-$what
     mkdir "$path"
     RUN=$(sluice run start --workflow decode --output "$path")
+    word=OutputFailed
     case $what in
       file) echo here >"$path/$RUN"; cause="$path/$RUN.*: (Not a directory|a folder is wanted)" ;;
       gone) rmdir "$path"; echo here >"$path"; cause="$path.*: (Not a directory|a folder is wanted)" ;;
-      forbidden) chmod 500 "$path"; cause="$path.*: Permission denied" ;;
+      forbidden) chmod 500 "$path"; word=OutputDenied cause="$path.*: Permission denied" ;;
     esac
     sluice replay "$(sample 2)" --run "$RUN" --loop 2 --rate max >"$FARM/replay.out" 2>&1 3>&- || [ "$?" -eq 10 ]
     sluice run stop "$RUN" >/dev/null
     is '.runs[0] | [.done, .failed, .lost, .state] | join(" ")' "0 2 0 error" sluice run show "$RUN"
     run sluice wait run "$RUN"
     [ "$status" -eq 1 ]
-    [[ $(json '.runs[0].text' sluice run show "$RUN") =~ ^"TF "[12]" failed on n001 after 3 tries: OutputFailed: "$cause ]]
-    [ "$(json '[.tfs[] | .reason] | unique | join(" ")' sluice run tfs "$RUN" --settled)" = OutputFailed ]
+    [[ $(json '.runs[0].text' sluice run show "$RUN") =~ ^"TF "[12]" failed on n001 after 3 tries: $word: "$cause ]]
+    [ "$(json '[.tfs[] | .reason] | unique | join(" ")' sluice run tfs "$RUN" --settled)" = $word ]
     [ "$(json "[.tfs[] | select(.text | test(\"$cause\"))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
-    [[ $(sluice status --json | jq -r --arg r "run $RUN:" '.status[0].alarms[] | select(.word == "TfsFailed" and (.text | startswith($r))) | .text') =~ "2 TFs failed; TF "[12]" failed on n001 after 3 tries: OutputFailed: "$cause ]]
+    [[ $(sluice status --json | jq -r --arg r "run $RUN:" '.status[0].alarms[] | select(.word == "TfsFailed" and (.text | startswith($r))) | .text') =~ "2 TFs failed; TF "[12]" failed on n001 after 3 tries: $word: "$cause ]]
   done
   # what the database says of it
   daemon_kill
   daemon
-  [[ $(json '.runs[0].text' sluice run show "$RUN") =~ "OutputFailed: "$cause ]]
-  [ "$(json "[.tfs[] | select(.reason == \"OutputFailed\" and (.text | test(\"$cause\")))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
-  # a run of the replay's own: it does not begin where nothing can be written
+  [[ $(json '.runs[0].text' sluice run show "$RUN") =~ "$word: "$cause ]]
+  [ "$(json "[.tfs[] | select(.reason == \"$word\" and (.text | test(\"$cause\")))] | length" sluice run tfs "$RUN" --settled)" -eq 2 ]
+  # a run of the replay's own: it does not begin where nothing can be written, as a node that is there says
+  wait_until 20 node_is n001 .usable true
   run sluice replay "$(sample 2)" --workflow decode --output "$path"
   [ "$status" -eq 5 ]
   [[ $output == *"$path: node n001 says: "*"Permission denied"* ]]

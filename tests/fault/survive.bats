@@ -153,7 +153,18 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   rm "$DISK"/filler*
   sluice wait job "$id" --timeout 60s
   job_is "$id" '[.state, .done, .failed, .retried] | join(" ")' "done 20 0 0"
-  for f in "$DISK"/full/*.digits; do [ "$(xxh3 "$f")" = "${DIGITS[2]}" ]; done
+  # read-only in the middle: the job's trouble as well
+  id2=$(sluice submit "$FARM"/in-[01].tf --workflow decode --output "$FARM/out/readonly" --hold)
+  "${IN_disk[@]}" mount -o remount,ro "$FARM/out"
+  sluice job release "$id2"
+  wait_until 20 job_is "$id2" .state paused
+  [[ $(json '.jobs[0].why' sluice job show "$id2") == "OutputReadOnly: n001: "*"$FARM/out/readonly"*"Read-only file system" ]]
+  is '.why[0].code' OutputReadOnly sluice why "$id2"
+  node_is n001 '[.usable, .state != "error"] | join(" ")' "true true"
+  "${IN_disk[@]}" mount -o remount,rw "$FARM/out"
+  sluice wait job "$id2" --timeout 60s
+  job_is "$id2" '[.state, .done, .failed] | join(" ")' "done 2 0"
+  for f in "$DISK"/full/*.digits "$DISK"/readonly/*.digits; do [ "$(xxh3 "$f")" = "${DIGITS[2]}" ]; done
   [ "$(ls "$DISK"/full | grep -c '\.digits$')" -eq 20 ]
   wait_until 10 no_alarm JobsPaused
   sluice check

@@ -89,6 +89,19 @@ refused() {
   refused 5 "below none of the configured roots" sluice submit "$FARM/elsewhere/b.tf" --output "$FARM/results"
   refused 5 "below none of the configured roots" sluice submit "$FARM/data/a.tf" --output "$FARM/elsewhere"
   refused 5 "leads to" sluice submit "$FARM/data/a.tf" --output "$FARM/results/link"
+  refused 5 "leads to" sluice submit "$FARM/data/a.tf" --output "$FARM/results/link/deep/er"
+  [ "$(ls "$FARM/elsewhere")" = b.tf ]                           # what is refused has made nothing there
+  id=$(sluice submit "$FARM/data/a.tf" --output "$FARM/results/own" --hold)
+  rmdir "$FARM/results/own"; ln -s "$FARM/elsewhere" "$FARM/results/own"
+  sluice job release "$id"
+  run sluice wait job "$id" --timeout 30s
+  [ "$status" -eq 10 ]
+  is '.tasks[0].code' OutputDenied sluice job tfs "$id"
+  json '.tasks[0].text' sluice job tfs "$id" | grep -q 'leads to'
+  [ "$(ls "$FARM/elsewhere")" = b.tf ]
+  # nor is a node to blame for what its owner may not
+  is '[.nodes[] | .marks[]] | length' 0 sluice nodes
+  is '[.nodes[] | .why[] | select(. == "Cooldown")] | length' 0 sluice nodes
   id=$(sluice submit "$FARM/data/a.tf" --output "$FARM/results" --hold)
   ln -sf "$FARM/elsewhere/b.tf" "$FARM/data/a.tf"                # changed behind our back
   sluice job release "$id"

@@ -575,7 +575,7 @@ static void a_worker_of_root_touches_files_with_their_owners_rights_only(void **
     free(expect_failed(1, "InputMissing", 5));
     assert_int_equal(chown(input, nobody, nobody), 0);
     farm_assign_file(&f, 1, 2, 1, input, 0, SIZE, "b");
-    free(expect_failed(2, "OutputFailed", 5));                  /* the folder is root's */
+    free(expect_failed(2, "OutputDenied", 5));                  /* the folder is root's */
     assert_int_equal(chown(out, nobody, nobody), 0);
     farm_assign_file(&f, 1, 3, 1, input, 0, SIZE, "c");
     expect_done(3, 5);
