@@ -261,7 +261,8 @@ helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/st
   cp "$LABDIR/slurm.conf" "$FARM/good"
   echo "NoSuchKey=1" >>"$LABDIR/slurm.conf"
   helpers_kill
-  wait_until 20 is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("slurm.conf|NoSuchKey|onfiguration"; "i")] | any' true sluice status
+  # the next helper may be 30 s away: they come less often while they are of no use
+  wait_until 40 is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("slurm.conf|NoSuchKey|onfiguration"; "i")] | any' true sluice status
   cat "$FARM/good" >"$LABDIR/slurm.conf"
   wait_until 40 agree
   wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status

@@ -18,7 +18,7 @@ nodes() { sluice node add "$1" --class fake >/dev/null; }
 workers() { local n=$1; shift; start workers -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count "$n" --quiet "$@"; }
 run_start() { RUN=$(sluice run start --workflow none "$@"); }
 # feed [OPTION...]: sources of the run, until all is released. The summary is in $output.
-feed() { run --separate-stderr timeout 120 "$FAKES/fake-source" --server "unix:$SLUICE_SOCKET" --run "$RUN" --quiet "$@"; echo "$output $stderr"; [ "$status" -eq 0 ]; }
+feed() { run --separate-stderr timeout "$(scaled 120)" "$FAKES/fake-source" --server "unix:$SLUICE_SOCKET" --run "$RUN" --quiet "$@"; echo "$output $stderr"; [ "$status" -eq 0 ]; }
 # source_start [OPTION...]: the same in the background.
 source_start() {
   "$FAKES/fake-source" --server "unix:$SLUICE_SOCKET" --run "$RUN" --quiet "$@" >"$FARM/source.out" 2>&1 3>&- &
