@@ -817,7 +817,7 @@ unsigned farm_count(const struct farm *f)
     return HASH_COUNT(f->by_name);
 }
 
-unsigned farm_usable(struct farm *f, int pool)
+static unsigned count_nodes(struct farm *f, int pool, bool (*counts)(const struct verdict *v))
 {
     struct verdict v;
     unsigned count = 0;
@@ -826,9 +826,19 @@ unsigned farm_usable(struct farm *f, int pool)
         if (n->pool != pool)
             continue;
         node_judge(n, &v);
-        count += v.usable;
+        count += counts(&v);
     }
     return count;
+}
+
+static bool is_usable(const struct verdict *v)
+{
+    return v->usable;
+}
+
+unsigned farm_usable(struct farm *f, int pool)
+{
+    return count_nodes(f, pool, is_usable);
 }
 
 const char *verdict_cause(const struct verdict *v)
@@ -845,16 +855,7 @@ bool verdict_is_good(const struct verdict *v)
 
 unsigned farm_good(struct farm *f, int pool)
 {
-    struct verdict v;
-    unsigned count = 0;
-
-    for (struct node *n = f->by_name; n != NULL; n = n->hh.next) {
-        if (n->pool != pool)
-            continue;
-        node_judge(n, &v);
-        count += verdict_is_good(&v);
-    }
-    return count;
+    return count_nodes(f, pool, verdict_is_good);
 }
 
 double farm_stalled_s(const struct farm *f)
