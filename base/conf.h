@@ -102,6 +102,7 @@ struct conf {
     struct conf_class *classes; unsigned n_classes;
     struct conf_pool   pools[2];                     /* [0] online, [1] async */
     struct conf_node  *nodes;   unsigned n_nodes;
+    struct hostlist   *names;                        /* of all nodes */
     struct conf_role  *roles;   unsigned n_roles;
     struct conf_profile *profiles; unsigned n_profiles;
     struct conf_nice_rule *nice_rules; unsigned n_nice_rules;

@@ -11,4 +11,5 @@ base_libbase_a_SOURCES = \
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/file.c %D%/file.h \
 	%D%/notify.c %D%/notify.h \
-	%D%/conf.c %D%/conf.h
+	%D%/conf.c %D%/conf.h %D%/conf_part.h \
+	%D%/conf_keys.c %D%/conf_syntax.c %D%/conf_value.c
