@@ -3,7 +3,8 @@ check_PROGRAMS += tests/fake/fake-worker tests/fake/fake-source tests/fake/fake-
 
 FAKE_LIBS = proto/libproto.a $(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) -lm $(BASE_LIBS)
 
-tests_fake_fake_worker_SOURCES = %D%/worker.c %D%/fake.c %D%/fake.h %D%/fetch.c %D%/fetch.h
+tests_fake_fake_worker_SOURCES = %D%/worker.c %D%/worker.h %D%/worker_opt.c %D%/worker_show.c %D%/worker_tf.c \
+	%D%/fake.c %D%/fake.h %D%/fetch.c %D%/fetch.h
 tests_fake_fake_worker_CPPFLAGS = $(PROTO_CPPFLAGS)
 tests_fake_fake_worker_LDADD = $(FAKE_LIBS)
 
