@@ -10,6 +10,7 @@
 
 #include "mem.h"
 #include "str.h"
+#include "workflow_words.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -22,9 +23,11 @@
 /* clang-format off */
 #define ROWS(...) (const struct option_row[]){ __VA_ARGS__, { 0 } }
 
+#define WORKFLOW_HELP(name, what, ...) "; " name ": " what
+#define BACKENDS_HELP "or BACKEND for all of them: auto (default), gpu, cpu, cuda, hip, opencl"
 #define WORKFLOW_ROWS \
-    { "workflow", 0, "NAME",            "decode, or none, which takes in, checks and lets go" }, \
-    { "backend",  0, "STAGE=BACKEND,...", "where stages run" }, \
+    { "workflow", 0, "NAME",            "default decode" WORKFLOWS(WORKFLOW_HELP) }, \
+    { "backend",  0, "STAGE=BACKEND,...", "where stages run, " BACKENDS_HELP }, \
     { "set",      0, "STAGE.OPTION=V,...", "options of stages" }
 #define RUN_ROWS \
     { "name",       0, "NAME",  "name of the run" }, \
@@ -180,7 +183,7 @@ const struct command commands[] = {
     { "crash list",  cmd_crash_list,  NEEDS_SLUICED | SHOWS, 0, 0, "", "time-frames that killed their process, kept for a look", NULL },
     { "crash show",  cmd_crash_show,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "all about one of them", NULL },
     { "crash rerun", cmd_crash_rerun, NEEDS_SLUICED, 1, 1, "ID", "reconstructs one of them here, as it was done when its process died",
-      ROWS({ "backend", 0, "STAGE=BACKEND,...", "where stages run instead" },
+      ROWS({ "backend", 0, "STAGE=BACKEND,...", "where stages run instead, " BACKENDS_HELP },
            { "output", 0, "DIR", "folder of the results" },
            { "json", 0, NULL, "one JSON document" }) },
     { "crash purge", cmd_crash_purge, NEEDS_SLUICED | MANY, 0, 0, "[ID...]", "removes them",

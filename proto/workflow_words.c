@@ -21,12 +21,8 @@ const struct workflow_word_stage workflow_word_stages[] = {
     { 0 },
 };
 
-const struct workflow_word workflow_words[] = {
-    { "none",    { 0 } },
-    { "decode",  { "decode" } },
-    { "cluster", { "decode", "cluster" } },
-    { 0 },
-};
+#define ROW(name, what, ...) { name, what, { __VA_ARGS__ } },
+const struct workflow_word workflow_words[] = { WORKFLOWS(ROW) { 0 } };
 /* clang-format on */
 
 static const char *const any_stage[] = { "auto", "gpu", NULL };
@@ -215,4 +211,52 @@ int workflow_words_check(const char *workflow, const char *backends, const char 
     if (each_piece(w, backends, take_backend, e) < 0)
         return -1;
     return each_piece(w, options, take_option, e);
+}
+
+/* The backend of a stage in the list: its own, else the default, else auto. The length goes to n. */
+static const char *asked_for(const char *backends, const char *stage, size_t *n)
+{
+    const char *found = "auto";
+    size_t n_stage = strlen(stage);
+    bool own = false;
+
+    *n = 4;
+    for (const char *p = backends ? backends + strspn(backends, ",") : ""; *p != '\0'; p += strcspn(p, ","), p += strspn(p, ",")) {
+        size_t len = strcspn(p, ",");
+        const char *sign = memchr(p, '=', len);
+        if (sign ? (size_t)(sign - p) != n_stage || strncmp(p, stage, n_stage) != 0 : own)
+            continue;
+        own = sign != NULL;
+        found = sign ? sign + 1 : p;
+        *n = len - (size_t)(found - p);
+    }
+    return found;
+}
+
+static bool stage_fits(const char *backends, const char *stage, const char *const *has)
+{
+    size_t n;
+    const char *b = asked_for(backends, stage, &n);
+    bool any_gpu = n == 3 && strncmp(b, "gpu", n) == 0;
+
+    if (n == 4 && strncmp(b, "auto", n) == 0)
+        return true;
+    for (; *has; has++) {
+        if (any_gpu ? is_among(gpu, *has) : strlen(*has) == n && strncmp(*has, b, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool workflow_words_fit(const char *workflow, const char *backends, const char *const *has)
+{
+    const struct workflow_word *w = workflow_words;
+
+    while (w->name && strcmp(w->name, workflow) != 0)
+        w++;
+    for (unsigned i = 0; w->name && w->stages[i]; i++) {
+        if (!stage_fits(backends, w->stages[i], has))
+            return false;
+    }
+    return true;
 }

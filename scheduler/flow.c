@@ -178,7 +178,7 @@ unsigned flow_class_bit(struct flow *f, const char *class)
             return 1u << i;
     }
     if (f->n_classes == ARRAY_LEN(f->classes))
-        return 1u << 31;                         /* the rest of a site with that many shares one */
+        return FLOW_CLASS_REST;
     snprintf(f->classes[f->n_classes], sizeof(f->classes[0]), "%s", class);
     return 1u << f->n_classes++;
 }

@@ -35,6 +35,9 @@ double flow_cooling_s(const struct node *n);
 /* Takes back what runs on n: cancel and give it to others (move --when now, hand-over). */
 void flow_evict(struct node *n, const char *why);
 
+/* The configuration was read again: able.c. */
+void able_configured(struct flow *f);
+
 /* Handlers of a worker's answers, for session.c's table. */
 void flow_refused(struct session *s, uint32_t id, const void *m);
 void flow_built(struct session *s, uint32_t id, const void *m);

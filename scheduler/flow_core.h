@@ -73,6 +73,7 @@ void flow_turn(struct flow *f);          /* what the turn's end does; tests call
 void flow_tick(struct flow *f);          /* every TICK seconds */
 #define FLOW_TICK 0.05
 struct fnode *flow_node(struct flow *f, struct node *n);                 /* made on first use */
+#define FLOW_CLASS_REST (1u << 31)       /* the rest of a site with very many classes shares this bit */
 unsigned flow_class_bit(struct flow *f, const char *class);
 /* Whether a node was ever of this class, whatever the configuration says. */
 bool flow_class_known(const struct flow *f, const char *class);
@@ -92,6 +93,11 @@ void flow_add_ghost(struct flow *f, struct fnode *n, uint64_t bytes);
 
 /* Asks the worker to give a charge's TF up. */
 void flow_cancel(struct fnode *n, const struct charge *c, const char *why);
+
+/* able.c */
+/* Whether one of these classes (n 0: any) can have the backends that a workflow is to run on; -1: ERR_STATE, the sentence says what each has. */
+int  able_check(const struct flow *f, const char *workflow, const char *backends, char *const *classes, size_t n, struct err *e);
+void able_narrow(struct work *w);        /* classes: those asked for that can have its backends */
 
 /* assign.c */
 void assign_all(struct flow *f);         /* gives out what can be given out */

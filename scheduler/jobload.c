@@ -32,7 +32,8 @@ static void load_classes(struct job *j, const char *classes)
     char *copy = mem_strdup(classes ? classes : ""), *save = NULL;
 
     for (char *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save))
-        j->work.classes |= flow_class_bit(j->work.flow, word);
+        j->work.asked |= flow_class_bit(j->work.flow, word);
+    able_narrow(&j->work);
     free(copy);
     j->classes = mem_strdup(classes ? classes : "");
 }

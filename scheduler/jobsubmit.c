@@ -127,6 +127,8 @@ static int submit_check(struct session *s, const Sluice__Submit *m, struct err *
         if (conf_class_find(d->conf, m->classes[i]) == NULL && !flow_class_known(d->flow, m->classes[i]))
             return err_set(e, ERR_NOT_FOUND, "class '%s': there is no such class in the configuration", m->classes[i]);
     }
+    if (able_check(d->flow, m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, m->classes, m->n_classes, e) < 0)
+        return -1;
     if (submit_files_check(d->conf, told + m->n_files, m->files, m->n_files, &tasks, &bad, e) < 0)
         return -1;
     if (m->has_max_bad && bad > m->max_bad)
@@ -181,8 +183,9 @@ static void fill_classes(struct job *j, char **classes, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         str_addf(&s, "%s%s", i ? "," : "", classes[i]);
-        j->work.classes |= flow_class_bit(j->work.flow, classes[i]);
+        j->work.asked |= flow_class_bit(j->work.flow, classes[i]);
     }
+    able_narrow(&j->work);
     j->classes = str_take(&s);
 }
 

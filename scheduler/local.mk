@@ -50,6 +50,7 @@ scheduler_libfarm_a_SOURCES = \
 noinst_LIBRARIES += scheduler/libflow.a
 scheduler_libflow_a_CPPFLAGS = $(SCHEDULER_CPPFLAGS)
 scheduler_libflow_a_SOURCES = \
+	%D%/able.c \
 	%D%/assign.c \
 	%D%/crash.c %D%/crash.h \
 	%D%/flow.c %D%/flow.h %D%/flow_core.h \

@@ -75,6 +75,7 @@ static int load_run(void *arg, const struct row_run *row)
     w->backends = mem_strdup(row->backends ? row->backends : "");
     w->options = mem_strdup(row->options ? row->options : "");
     w->output = mem_strdup(row->output ? row->output : "");
+    able_narrow(w);
     run_parse_word("policy", row->policy, disp_policy_name, 2, &policy, NULL);
     w->policy = (enum disp_policy)policy;
     w->dispatched = row->dispatched;

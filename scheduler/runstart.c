@@ -72,6 +72,8 @@ static int start_check(struct session *s, const Sluice__StartRun *m, struct err 
         return err_set(e, ERR_USAGE, "a run's name is 1 to 63 letters, digits and ._-");
     if (workflow_words_check(m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, m->options, e) < 0)
         return -1;
+    if (able_check(d->flow, m->workflow && m->workflow[0] ? m->workflow : "decode", m->backends, NULL, 0, e) < 0)
+        return -1;
     if (m->has_nice && nice_check(s, m->nice, e) < 0)
         return -1;
     if (m->sources > RUN_MAX_SOURCES)
@@ -153,6 +155,7 @@ static int start_fill(struct run *r, struct session *s, const Sluice__StartRun *
     w->workflow = mem_strdup(m->workflow && m->workflow[0] ? m->workflow : "decode");
     w->backends = mem_strdup(m->backends ? m->backends : "");
     w->options = mem_strdup(m->options ? m->options : "");
+    able_narrow(w);
     w->name = m->name && m->name[0] ? mem_strdup(m->name) : mem_printf("run-%" PRIu64, w->id);
     w->output = run_output(s->d->conf, w->workflow, m->output, e);
     if (w->output == NULL || start_words(r, m, e) < 0 || runkey_random(w->key, sizeof(w->key), e) < 0)

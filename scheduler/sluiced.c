@@ -353,6 +353,7 @@ static void reload_taken(struct sluiced *d, struct reload *r)
     history_note(d, NULL, "sluiced", "configuration read", "", "", d->conf->path);
     roster_take_conf(d);
     slurm_take_conf(d);
+    able_configured(d->flow);
     for (int pool = 0; pool < 2; pool++)
         nice_tell(d, pool);              /* and with it all that workers are told of the configuration */
     for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {

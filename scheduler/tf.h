@@ -92,7 +92,7 @@ struct work {
     uint64_t id;
     int      pool, priority;
     enum disp_policy policy;
-    unsigned classes;
+    unsigned asked, classes;         /* bits of classes, 0: any; classes: those of the asked ones that can have its backends (able.c) */
     char    *name, *workflow, *backends, *options, *output;
     uint8_t  key[32];
     uint32_t uid, gid;

@@ -87,6 +87,7 @@ static const struct { const char *code, *text; } said[] = {
     { "WaitingForBuffer", "its buffer is full" },
     { "TooLarge",         "its buffer is smaller than the TF" },
     { "OtherClass",       "it is not of a class that the job allows" },
+    { "BackendUnavailable", "devices of its class cannot have a backend that is asked for" },
     { "Refused",          "it refused this TF, or failed at it: others are asked first" },
     { "Free",             "it can take one now" },
 };
@@ -106,8 +107,10 @@ static const char *node_cause(struct fnode *n, const struct work *w, const struc
     const struct disp_node *load = n->account.load;
     struct verdict v;
 
-    if (w->classes != 0 && (load->class_bit & w->classes) == 0)
+    if (w->asked != 0 && (load->class_bit & w->asked) == 0)
         return "OtherClass";
+    if (w->classes != 0 && (load->class_bit & w->classes) == 0)
+        return "BackendUnavailable";
     node_judge(n->node, &v);
     if (!v.usable)
         return verdict_cause(&v) != NULL ? verdict_cause(&v) : "ContactLate";

@@ -81,6 +81,20 @@ teardown() { cd /; rm -rf "$FARM"; }
   for option in $common; do grep -qE -- "^\.It Fl (. , )?${option#-}( |\$)" "$page"; done
 }
 
+@test "help and the manual name every workflow and every backend that there is, wherever one can be chosen" {
+  sluice workflows --json >workflows
+  jq -r '.workflows[].name' workflows >words
+  jq -r '.workflows[].stages[].backends[]' workflows | sort -u >>words
+  grep -qx cluster words && grep -qx opencl words
+  for name in submit replay "run start"; do
+    sluice $name --help >help
+    awk -v name="$name" '/^\.It Cm / { sub(/^\.It Cm /, ""); sub(/ Ar .*/, ""); on = $0 == name; next } on' "$SLUICE_SRCDIR/doc/sluice.1" >entry
+    while read -r word; do
+      grep -qw -- "$word" help && grep -qw -- "$word" entry || { echo "$name: no $word"; false; }
+    done <words
+  done
+}
+
 # completed SHELL WORD...: what is offered for the last word, a line each, by the completion that is installed.
 completed() {
   local shell=$1; shift

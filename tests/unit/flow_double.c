@@ -53,6 +53,7 @@ WEAK void flow_node_changed(struct node *n) { (void)n; flow_double.changed++; }
 WEAK void flow_report(struct node *n, const Sluice__Report *r) { (void)n; (void)r; flow_double.reports++; }
 WEAK double flow_cooling_s(const struct node *n) { (void)n; return 0; }
 WEAK void flow_evict(struct node *n, const char *why) { (void)n; (void)why; flow_double.evicted++; }
+WEAK void able_configured(struct flow *f) { (void)f; }
 WEAK const struct ran *flow_ran(const struct flow *f) { (void)f; return NULL; }
 WEAK void flow_check(struct flow *f, void (*line)(void *arg, const char *name, bool ok, const char *text), void *arg) { (void)f; (void)line; (void)arg; }
 

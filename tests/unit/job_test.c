@@ -41,7 +41,7 @@ static int close_world(void **state)
 }
 
 /* A job of files with so many TFs of 1 MB each; 0 TFs: a file that could not be read. */
-struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class; bool hold, there; int priority; double straggler; const char *after; int64_t begin; };      /* there: its key has a job already */
+struct wish { const char *path[8]; unsigned tfs[8]; unsigned n; const char *key, *output; unsigned attempts; char *class, *backends; bool hold, there; int priority; double straggler; const char *after; int64_t begin; };      /* there: its key has a job already */
 
 static uint64_t submit(const struct wish *w, bool *existed)
 {
@@ -74,6 +74,7 @@ static uint64_t submit(const struct wish *w, bool *existed)
     snprintf(own, sizeof(own), "/tmp/out-%u", ++count);
     m.output = (char *)(w->output ? w->output : own);
     m.key = (char *)w->key;
+    m.backends = w->backends;
     m.has_attempts = w->attempts != 0;
     m.attempts = w->attempts;
     m.has_hold = m.hold = w->hold;
@@ -719,6 +720,47 @@ static void classes_are_kept(void **state)
     assert_int_equal(world_sent(n2->session, &sluice__assign__descriptor), 3);
 }
 
+static void a_job_goes_only_where_its_backends_can_be_had(void **state)
+{
+    struct conf_class classes[] = { { .name = "mi50", .devices = 1, .nominal_ms = 20, .gpu_arch = "gfx906" }, { .name = "mi100", .devices = 1, .gpu_arch = "gfx908" } };
+    struct wish w = { .path = { "/a/x.tf" }, .tfs = { 4 }, .n = 1, .backends = "cuda" };
+    Sluice__Assign *a;
+
+    (void)state;
+    world.conf->classes = classes;
+    world.conf->n_classes = 2;
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_STATE, "workflow decode is to run on cuda, which no class that is allowed can have: mi50 (emulated) has cpu; mi100 (gfx908) has cpu, hip, opencl");
+    w.backends = "decode=hip";
+    w.class = "mi50";
+    assert_int_equal(submit(&w, NULL), 0);
+    error_of(ERR_STATE, "can have: mi50 (emulated) has cpu");
+    w.class = NULL;
+    uint64_t id = submit(&w, NULL);
+    for (int i = 0; i < 4; i++) {
+        assert_non_null(a = assigned_to(n2, 5));
+        answer_built(n2, a);
+        answer_done(n2, a, true);
+        FREE(a);
+    }
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 4);
+    assert_int_equal(the_job(id)->work.retried, 0);
+
+    /* so after a restart, and by a configuration that is read later */
+    w.hold = true;
+    id = submit(&w, NULL);
+    restart();
+    assert_int_equal(the_job(id)->work.classes, ~flow_class_bit(world.d.flow, "mi50"));
+    classes[0].nominal_ms = 0;
+    able_configured(world.d.flow);
+    assert_int_equal(the_job(id)->work.classes, 0);
+    world.conf->n_classes = 0;                           /* a class that the configuration does not have is believed */
+    w.backends = "cuda";
+    assert_int_not_equal(submit(&w, NULL), 0);
+    world.conf->classes = NULL;
+}
+
 static void B27_a_cancelled_job_never_runs_after_the_confirmation(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 20 }, .n = 1 };
@@ -782,6 +824,50 @@ static void B27_a_cancelled_job_never_runs_after_the_confirmation(void **state)
     assert_null(TAKE(n1->session, sluice__assign));
     job_cancel(client, 6, &m);
     error_of(ERR_STATE, "cancelled");
+}
+
+/* A job is cancelled when something of it was: what came too late is refused, and changes neither its state nor the status of who waits. */
+static void a_cancel_after_the_last_end_is_refused_and_the_job_is_done(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+    struct node *n;
+    Sluice__Assign *a;
+
+    (void)state;
+    m.has_id = true;
+    m.id = submit(&w, NULL);
+    world_turn();
+    a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_done(n, a, true);                             /* not on disk yet */
+    assert_int_equal(the_job(m.id)->n[TASK_DONE], 1);
+    assert_int_equal(waited(m.id), -1);
+    job_cancel(client, 6, &m);
+    error_of(ERR_STATE, "is over: done; its results are being published, there is nothing to cancel");
+    world_turn();
+    job_cancel(client, 6, &m);                           /* on disk, not published yet */
+    error_of(ERR_STATE, "there is nothing to cancel");
+    answer_published(n, a);
+    world_turn();
+    assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    Sluice__Waited *over = TAKE(client, sluice__waited);
+    assert_int_equal(over->code, ERR_NONE);
+    FREE(over);
+    FREE(a);
+
+    /* what was cancelled before its end stays cancelled, whatever its node says afterwards */
+    m.id = submit(&w, NULL);
+    world_turn();
+    assert_non_null(a = assigned_somewhere(&n));
+    answer_built(n, a);
+    job_cancel(client, 6, &m);
+    answer_done(n, a, true);
+    world_turn();
+    assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_CANCELLED);
+    assert_int_equal(the_job(m.id)->n[TASK_DONE], 0);
+    assert_int_equal(waited(m.id), ERR_CANCELLED);
+    FREE(a);
 }
 
 static void hold(uint64_t id, const char *reason)
@@ -2136,7 +2222,9 @@ int main(void)
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
         WITH_WORLD(B16_refusals_in_a_row_make_the_pause_longer),
         WITH_WORLD(classes_are_kept),
+        WITH_WORLD(a_job_goes_only_where_its_backends_can_be_had),
         WITH_WORLD(B27_a_cancelled_job_never_runs_after_the_confirmation),
+        WITH_WORLD(a_cancel_after_the_last_end_is_refused_and_the_job_is_done),
         WITH_WORLD(a_held_job_gives_out_nothing_more_until_it_is_released),
         WITH_WORLD(a_job_can_be_submitted_held),
         WITH_WORLD(a_release_that_is_not_stored_leaves_it_held),

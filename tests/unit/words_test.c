@@ -99,12 +99,53 @@ static void options_are_judged_alike(void **state)
     assert_true(taken > 30 && refused > 500);
 }
 
+static void workflows_are_the_same(void **state)
+{
+    unsigned i = 0;
+
+    (void)state;
+    for (; workflow_words[i].name && workflows[i].name; i++) {
+        assert_string_equal(workflow_words[i].name, workflows[i].name);
+        assert_string_equal(workflow_words[i].what, workflows[i].what);
+    }
+    assert_true(workflow_words[i].name == NULL && workflows[i].name == NULL);
+}
+
+static void a_device_fits_when_every_stage_finds_what_it_asks_for(void **state)
+{
+    static const char *const cpu[] = { "cpu", NULL }, *const amd[] = { "cpu", "hip", "opencl", NULL };
+    static const struct { const char *workflow, *backends; bool cpu, amd; } given[] = {
+        { "cluster", NULL, true, true },
+        { "cluster", "", true, true },
+        { "cluster", "auto", true, true },
+        { "cluster", "cpu", true, true },
+        { "cluster", "gpu", false, true },
+        { "cluster", "hip", false, true },
+        { "cluster", "cuda", false, false },
+        { "cluster", "decode=cpu", true, true },
+        { "cluster", "decode=cpu,cluster=opencl", false, true },
+        { "cluster", "cuda,cluster=hip", false, false },
+        { "cluster", "decode=hip,cluster=auto,cpu", false, true },
+        { "cluster", "cluster=cpu,cuda,decode=cpu", true, true },       /* each stage has its own: nothing is left for the default */
+        { "decode", "cuda,decode=cpu", true, true },
+        { "none", "cuda", true, true },                                 /* no stage: no device is opened */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        assert_int_equal(workflow_words_fit(given[i].workflow, given[i].backends, cpu), given[i].cpu);
+        assert_int_equal(workflow_words_fit(given[i].workflow, given[i].backends, amd), given[i].amd);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backends_are_judged_alike),
         cmocka_unit_test(twice_is_judged_alike),
         cmocka_unit_test(options_are_judged_alike),
+        cmocka_unit_test(workflows_are_the_same),
+        cmocka_unit_test(a_device_fits_when_every_stage_finds_what_it_asks_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
