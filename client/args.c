@@ -331,6 +331,20 @@ static char *without_up(const char *path)
     return whole;
 }
 
+/* Drops what says nothing, in place: "//" and "/./". */
+static char *tidied(char *path)
+{
+    char *to = path;
+
+    for (const char *p = path; *p != '\0'; p++) {
+        while (p[0] == '/' && (p[1] == '/' || (p[1] == '.' && p[2] == '/')))
+            p += p[1] == '/' ? 1 : 2;
+        *to++ = *p;
+    }
+    *to = '\0';
+    return path;
+}
+
 char *args_path(const char *path)
 {
     char *here, *whole, *clean;
@@ -344,7 +358,7 @@ char *args_path(const char *path)
     }
     clean = goes_up(whole) ? without_up(whole) : NULL;
     if (clean == NULL)
-        return whole;
+        return tidied(whole);
     free(whole);
     return clean;
 }

@@ -170,6 +170,10 @@ static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, stru
     }
     if (skipped > NAMED_MOST && !quiet)
         fprintf(stderr, "skipped %zu more; sluice job tfs ID --state skipped names all\n", skipped - NAMED_MOST);
+    if (skipped > 0 && !quiet && !alone)
+        fprintf(stderr, "skipped in all: %zu of %zu files\n", skipped, q->n_files);
+    if (l->comments > 0 && !quiet)
+        fprintf(stderr, "passed over: %zu comment line%s of the list (a name that begins with # is ./#NAME there)\n", l->comments, l->comments == 1 ? "" : "s");
     if (l->twice > 0 && !quiet)
         fprintf(stderr, "named more than once and taken once: %zu file%s\n", l->twice, l->twice == 1 ? "" : "s");
     if (q->has_max_bad && skipped > q->max_bad)
@@ -292,6 +296,12 @@ static Sluice__Submitted *ask_key(struct context *ctx, const char *key, struct e
 
 static int gather(const struct args *a, struct paths *files, struct err *e)
 {
+    const char *key = args_text(a, "key", "");
+
+    if (a->n == 0 && !args_has(a, "input") && key[0] != '\0')
+        return err_set(e, ERR_USAGE, "submit: no job of yours has the key \"%.200s\"; for a new one a file, a folder, or --input LIST, is wanted", key);
+    if (a->n == 0 && !args_has(a, "input"))
+        return err_set(e, ERR_USAGE, "submit: a file, a folder, or --input LIST, is wanted");
     for (int i = 0; i < a->n; i++) {
         if (a->at[i][0] == '\0')
             return err_set(e, ERR_USAGE, "submit: an empty name is no file");
@@ -373,10 +383,6 @@ int cmd_submit(struct context *ctx, const struct args *a, struct err *e)
 
     if (show_columns_help(ctx, &listing))
         return 0;
-    if (a->n == 0 && !args_has(a, "input")) {
-        err_set(e, ERR_USAGE, "submit: a file, a folder, or --input LIST, is wanted");
-        goto out;
-    }
     if (show_columns_check(ctx, &listing, e) < 0 || text_options(a, &q, e) < 0 || number_options(a, &q, e) < 0)
         goto out;
     /* a sluiced that does not know the question takes it for a job without files */

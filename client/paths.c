@@ -149,7 +149,9 @@ int paths_read(struct paths *p, const char *file, struct err *e)
         while (n > 0 && line[n - 1] == '\r')         /* a list that was written on Windows */
             n--;
         line[n] = '\0';
-        if (n > 0 && line[0] != '#')
+        if (line[0] == '#')
+            p->comments++;
+        else if (n > 0)
             paths_add(p, line);
     }
     str_free(&s);

@@ -10,11 +10,12 @@ struct paths {
     char **path; size_t n, cap;         /* absolute */
     struct empty { char *path, *text; } *empty; size_t n_empty;       /* folders that gave nothing, and why */
     size_t twice;                       /* named again, and taken once */
+    size_t comments;                    /* lines of lists that were passed over, each beginning with # */
 };
 
 /* A file, or a folder: then the files in it and below it whose names end in .tf, in order of their names. Names that begin with a dot are passed over. */
 void paths_add(struct paths *p, const char *path);
-/* A list, one path a line; empty lines and lines that begin with # are passed over. "-": the standard input. */
+/* A list, one path a line; empty lines and lines that begin with # are passed over: a file of such a name is ./#NAME there. "-": the standard input. */
 int  paths_read(struct paths *p, const char *file, struct err *e);
 /* Takes out what was named before. */
 void paths_once(struct paths *p);

@@ -243,7 +243,7 @@ static void over_then(struct job *j, int rc, const struct err *e, void *arg)
 
 Sluice__JobState job_state_over(const struct job *j)
 {
-    if (j->cancelling)
+    if (j->cancelling && j->n[TASK_CANCELLED] > 0)       /* else all of it was done or had failed before */
         return SLUICE__JOB_STATE__JOB_CANCELLED;
     return j->n[TASK_FAILED] && !j->n[TASK_DONE] ? SLUICE__JOB_STATE__JOB_FAILED : SLUICE__JOB_STATE__JOB_DONE;
 }

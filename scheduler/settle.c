@@ -465,7 +465,7 @@ void flow_published(struct session *s, uint32_t id, const void *m)
 /* The input is at fault, as far as one attempt can tell: no second try at the same node, two nodes are enough. */
 static bool blames_input(const char *word)
 {
-    static const char *const words[] = { "BadInput", "DigestMismatch", "InputMissing" };
+    static const char *const words[] = { "BadInput", "DigestMismatch", "InputMissing", "InputDenied" };
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         if (strcmp(word, words[i]) == 0)
@@ -502,6 +502,12 @@ bool settle_somebody_else(const struct tf *t)
 static bool blames_output(const char *word)
 {
     return strcmp(word, "OutputExists") == 0;
+}
+
+/* What its owner may not read or write. */
+static bool blames_owner(const char *word)
+{
+    return strcmp(word, "OutputDenied") == 0 || strcmp(word, "InputDenied") == 0;
 }
 
 /* Its process died of it: nobody knows what it does to the next one. */
@@ -617,7 +623,7 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
     s->node->failed++;
     log_info("%s %" PRIu64 " TF %" PRIu64 ": attempt %u failed on %s: %s%s%s", a.is_job ? "job" : "run", a.work, x->tf->id, a.at.attempt,
              s->node->name, word, x->text ? ": " : "", x->text ? x->text : "");
-    if (!blames_source(word) && !blames_output(word) && strcmp(word, "OutputDenied") != 0)        /* the rights of its owner: no node is to blame */
+    if (!blames_source(word) && !blames_output(word) && !blames_owner(word))
         doubt(a.n, t, x, word);
     if (a.goes_on)
         return;                                  /* the other try decides */

@@ -235,14 +235,14 @@ static int file_open(struct file_read *f)
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);     /* a FIFO must not hold the thread */
 
     if (fd < 0)
-        return file_fail(f, "InputMissing", strerror(errno));
+        return file_fail(f, errno == EACCES || errno == EPERM ? "InputDenied" : "InputMissing", strerror(errno));
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         close(fd);
         return file_fail(f, "InputMissing", "is not a regular file");
     }
     if (!lies_below(f, fd, where)) {
         close(fd);
-        return file_fail(f, "InputMissing", where);
+        return file_fail(f, "InputDenied", where);
     }
     if (f->offset > (uint64_t)st.st_size || f->size > (uint64_t)st.st_size - f->offset) {
         char text[120];

@@ -95,6 +95,11 @@ overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/n
   [ "$stderr" = "the job of this key is there already" ]
   [ "$(json '.jobs | length' sluice jobs --all)" -eq 1 ]
   [ "$(sluice submit "$(sample 2)" --workflow none --key night-8)" != "$id" ]
+  # without a path the job is looked for, and nothing else
+  [ "$(sluice submit --key night-7)" = "$id" ]
+  run --separate-stderr sluice submit --key night-9
+  [ "$status" -eq 2 ]
+  [[ $stderr == *"no job of yours has the key \"night-9\""* ]]
 }
 
 @test "job show says what each stage ran on and why auto fell back; so after a restart, and what is run again is added once" {

@@ -29,14 +29,25 @@ refused() {
   printf '# a list\r\n\r\n%s\r\n%s\n%s' "$FARM/in/a.tf" "$FARM/in" "$FARM/in/a.tf" >"$FARM/list"
   run --separate-stderr sluice submit --input - --workflow none <"$FARM/list"
   [ "$status" -eq 0 ]
-  [[ $stderr == *"named more than once and taken once: 2 files"* ]]
+  [[ $stderr == *"named more than once and taken once: 2 files"* && $stderr == *"passed over: 1 comment line of the list"* ]]
   is '.jobs[0].tasks' 2 sluice job show "$output"
+  # a name that begins with #: as it is among the arguments, ./# in a list
+  cp "$(sample 2)" "$FARM/in/#x.tf"
+  printf '#x.tf\n# no\n./#x.tf\n' >"$FARM/list"
+  run --separate-stderr bash -c 'cd "$1" && sluice submit --input "$2" --workflow none' - "$FARM/in" "$FARM/list"
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"passed over: 2 comment lines of the list (a name that begins with # is ./#NAME there)"* ]]
+  is '.tasks[0].input' "$FARM/in/#x.tf" sluice job tfs "$output"
+  id=$(cd "$FARM/in" && sluice submit "#x.tf" --workflow none)
+  is '.tasks | length' 1 sluice job tfs "$id"
+  rm "$FARM/in/#x.tf"
   # a FIFO, a folder without files, something that is none, an empty one, what is not there
   mkfifo "$FARM/fifo.tf"; head -c 5000 /dev/urandom >"$FARM/rubbish.tf"; : >"$FARM/empty.tf"
   run --separate-stderr sluice submit "$FARM/in/a.tf" "$FARM/fifo.tf" "$FARM/none" "$FARM/rubbish.tf" "$FARM/empty.tf" "$FARM/gone.tf" --workflow none
   [ "$status" -eq 10 ]
   id=$output
   for bad in fifo.tf none rubbish.tf empty.tf gone.tf; do [[ $stderr == *"skipped $FARM/$bad: "* ]]; done
+  [[ $stderr == *"skipped in all: 5 of 6 files"* ]]
   run sluice wait job "$id" --timeout 30s
   [ "$status" -eq 10 ]
   is '.jobs[0] | [.tasks, .done, .skipped] | join(" ")' "1 1 5" sluice job show "$id"
@@ -47,6 +58,7 @@ refused() {
   refused 3 "No such file" sluice submit "$FARM/gone.tf"
   refused 2 "without zero bytes" sluice submit --input /dev/zero
   refused 2 "a folder, or --input" sluice submit
+  refused 2 'no job of yours has the key "never"; for a new one a file' sluice submit --key never
   refused 2 "PATH... is empty" sluice submit ""
   # one line that cannot even be told does not stop the others
   { echo "$FARM/in/a.tf"; printf '%s/\xff\xfe.tf\n' "$FARM"; printf 'x%.0s' {1..5000}; echo; echo "../../../nowhere/../x.tf"; } >"$FARM/list"
@@ -67,6 +79,9 @@ refused() {
   refused 3 "nosuch" sluice submit "$f" --workflow nosuch
   refused 2 "its stages are decode" sluice submit "$f" --backend nosuch=cpu
   refused 2 "" sluice submit "$f" --set decode.nosuch=1
+  refused 4 "workflow decode is to run on hip, which no class that is allowed can have: mi50 (emulated) has cpu" sluice submit "$f" --backend hip
+  refused 4 "mi50 (emulated) has cpu" sluice submit "$f" --workflow cluster --backend decode=cpu,cluster=gpu --class mi50
+  refused 4 "mi50 (emulated) has cpu" sluice run start --backend cuda
   refused 3 "class 'mi300'" sluice submit "$f" --class mi300
   refused 2 "" sluice submit "$f" --begin yesterday
   refused 2 "ok:ID, any:ID or notok:ID" sluice submit "$f" --after 1
@@ -107,7 +122,7 @@ refused() {
   sluice job release "$id"
   run sluice wait job "$id" --timeout 30s
   [ "$status" -eq 10 ]
-  is '.tasks[0].code' InputMissing sluice job tfs "$id"
+  is '.tasks[0].code' InputDenied sluice job tfs "$id"
   json '.tasks[0].text' sluice job tfs "$id" | grep -q 'leads to'
 }
 

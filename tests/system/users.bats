@@ -48,7 +48,7 @@ folder_of() { mkdir -p "$FARM/$2"; chown "$1:" "$FARM/$2"; chmod 700 "$FARM/$2";
   by daemon sluice job release "$job"
   run sluice wait job "$job" --timeout 60s
   [ "$status" -eq 10 ]
-  is '.tasks[0].code' InputMissing sluice job tfs "$job"
+  is '.tasks[0].code' InputDenied sluice job tfs "$job"
   json '.tasks[0].text' sluice job tfs "$job" | grep -q 'Permission denied'
   [ -z "$(find "$out_b/later" -type f)" ]
 

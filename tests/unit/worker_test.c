@@ -572,7 +572,7 @@ static void a_worker_of_root_touches_files_with_their_owners_rights_only(void **
     start(NULL, NULL);
     open_as(nobody);
     farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "a");
-    free(expect_failed(1, "InputMissing", 5));
+    free(expect_failed(1, "InputDenied", 5));
     assert_int_equal(chown(input, nobody, nobody), 0);
     farm_assign_file(&f, 1, 2, 1, input, 0, SIZE, "b");
     free(expect_failed(2, "OutputDenied", 5));                  /* the folder is root's */
