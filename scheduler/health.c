@@ -29,6 +29,7 @@ struct base { bool is_job; uint64_t work; char class[64]; struct pace pace; doub
 struct health {
     struct sluiced *d;
     struct brake brake[2];
+    int64_t brake_since[2];              /* wall ns: a person reset it; marks from before do not count */
     uint64_t done[2];                    /* TFs done in each pool */
     struct base bases[BASES];
     unsigned n_bases;
@@ -115,12 +116,8 @@ static unsigned affected(struct sluiced *d, int pool)
     return count;
 }
 
-static const char *brake_key(int pool)
-{
-    static const char *const keys[2] = { "brake_online", "brake_async" };
-
-    return keys[pool];
-}
+/* Where the state keeps a brake: whether it is on, and when a person reset it last, wall ns. */
+static const struct { const char *on, *since; } brake_key[2] = { { "brake_online", "brake_online_since" }, { "brake_async", "brake_async_since" } };
 
 static void brake_went_on(struct node *n, const char *reason)
 {
@@ -133,7 +130,7 @@ static void brake_went_on(struct node *n, const char *reason)
              n->name, reason);
     log_err("health: the brake of pool %s is on: %s", pool_name[n->pool], why);
     counters_add(d->counters, "brakes", 1);
-    change_setting(c, brake_key(n->pool), "on");
+    change_setting(c, brake_key[n->pool].on, "on");
     change_event(c, NULL, "brake on", "", pool_name[n->pool], why);
     change_put(c, CHANGE_KEEP, NULL, NULL);
 }
@@ -209,17 +206,20 @@ void health_reset(struct session *s, uint32_t id, const void *m)
     const Sluice__ResetHealth *q = m;
     struct change *c;
     struct err e;
+    char now[24];
     int pool = 2;
 
     if (q->pool != NULL && q->pool[0] != '\0' && pool_parse(q->pool, &pool, &e) < 0) {
         session_error(s, id, &e, NULL);
         return;
     }
+    snprintf(now, sizeof(now), "%lld", (long long)clock_wall_ns());
     c = change_asked(s, id);
     for (int p = 0; p < 2; p++) {
         if (pool != p && pool != 2)
             continue;
-        change_setting(c, brake_key(p), "off");
+        change_setting(c, brake_key[p].on, "off");
+        change_setting(c, brake_key[p].since, now);
         change_event(c, NULL, "brake reset", s->d->health->brake[p].on ? "on" : "off", pool_name[p], "");
         change_result(c, pool_name[p], ERR_NONE, 0, "the brake of pool %s %s", pool_name[p], s->d->health->brake[p].on ? "is released" : "was not on; its window begins anew");
     }
@@ -228,22 +228,24 @@ void health_reset(struct session *s, uint32_t id, const void *m)
 
 int health_restore(struct health *h, struct db *db, struct err *e)
 {
-    char value[16];
+    char on[16], since[24];
 
     for (int p = 0; p < 2; p++) {
-        if (rows_load_setting(db, brake_key(p), value, sizeof(value), e) < 0)
+        if (rows_load_setting(db, brake_key[p].on, on, sizeof(on), e) < 0 || rows_load_setting(db, brake_key[p].since, since, sizeof(since), e) < 0)
             return -1;
-        h->brake[p].on = strcmp(value, "on") == 0;
+        h->brake[p].on = strcmp(on, "on") == 0;
+        h->brake_since[p] = strtoll(since, NULL, 10);
     }
     return 0;
 }
 
 void health_restore_mark(struct node *n, const struct row_mark *row)
 {
+    struct health *h = n->d->health;
     double age = (double)(clock_wall_ns() - row->created) / 1e9;
 
-    if (str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && is_counted(row->part, row->owner))
-        brake_note(&n->d->health->brake[n->pool], n, now_s() - age);
+    if (str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && is_counted(row->part, row->owner) && row->created > h->brake_since[n->pool])
+        brake_note(&h->brake[n->pool], n, now_s() - age);
     if (row->cleared != 0 && str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && str_equal(row->clear_reason, good_again))
         flaps_add(&health_of(n)->flaps, row->cleared);
 }

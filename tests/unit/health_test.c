@@ -298,6 +298,23 @@ static void the_brake_ends_marking_until_a_person_resets_it(void **state)
     assert_false(ask_health(p)->brakes[0]->on);
     fails_here_done_there(f, "n3", "n6");                /* what it did before is not forgotten */
     assert_int_equal(ask_node(p, "n3")->n_marks, 1);
+    fx_turn(f, 0.1);
+    for (int i = 2; i < 6; i++)
+        peer_close(w[i]);
+    peer_close(p);
+    fx_stop(f);
+
+    fx_start(f);                                         /* n1 and n2 were marked before the reset: that stays so */
+    for (int i = 2; i < 6; i++) {
+        snprintf(name, sizeof(name), "n%d", i + 1);
+        w[i] = simple_worker(f, name);
+    }
+    p = person(f);
+    assert_int_equal(ask_health(p)->brakes[0]->marked, 1);
+    for (int k = 0; k < 3; k++)
+        fails_here_done_there(f, "n4", "n6");
+    assert_int_equal(ask_node(p, "n4")->n_marks, 1);
+    assert_false(ask_health(p)->brakes[0]->on);
     for (int i = 2; i < 6; i++)
         peer_close(w[i]);
     peer_close(p);
