@@ -320,7 +320,7 @@ static int leases_read(const char *node, Sluice__SlurmLease ***list, size_t *n, 
 
 /* ---- a look ---- */
 
-static struct seen { char *names; struct hostlist *list; time_t nodes, reservations, conf_time; } seen;
+static struct seen { char *names; struct hostlist *list; time_t nodes, reservations; int64_t conf_time; } seen;
 
 /* NULL: libslurm alone knows where it looks. */
 static const char *conf_path(void)
@@ -328,11 +328,11 @@ static const char *conf_path(void)
     return getenv("SLURM_CONF");
 }
 
-static time_t conf_time(void)
+static int64_t conf_time(void)
 {
     struct stat st;
 
-    return conf_path() != NULL && stat(conf_path(), &st) == 0 ? st.st_mtime : 0;
+    return conf_path() != NULL && stat(conf_path(), &st) == 0 ? st.st_mtim.tv_sec * NS + st.st_mtim.tv_nsec : 0;
 }
 
 /* The library keeps what it has read at its start. */

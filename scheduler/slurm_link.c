@@ -55,7 +55,10 @@ static void looks_ready(void *arg)
 void slurm_link_poll(struct slurm_link *l, const char *names, bool leases)
 {
     Sluice__SlurmPoll m = SLUICE__SLURM_POLL__INIT;
+    const struct err *down = slurm_process_down(l->looks);
 
+    if (down != NULL)                    /* also one that ended before it could be asked, as with a broken slurm.conf */
+        l->to.failed(l->to.arg, down);
     if (!slurm_process_is_free(l->looks))
         return;
     if (!str_equal(names, l->names)) {

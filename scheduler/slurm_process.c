@@ -47,6 +47,7 @@ struct slurm_process {
     ev_timer deadline, again;
     double wait_s;                       /* the next back-off */
     bool asked;
+    struct err down;                     /* why none runs; ERR_NONE: one does, or none was started yet */
     uint32_t id;
     unsigned answer_type, starts;
     TAILQ_HEAD(, ended) ended;
@@ -161,6 +162,7 @@ static void give_up(struct slurm_process *p, const struct err *why)
     ev_timer_set(&p->again, p->wait_s, 0);
     ev_timer_start(p->loop, &p->again);
     p->wait_s = p->wait_s * 2 < most_wait_s ? p->wait_s * 2 : most_wait_s;
+    p->down = *why;
     answer(p, NULL, why, "SlurmHelper");
 }
 
@@ -198,7 +200,7 @@ static void closed_cb(void *arg, struct chan *c, const struct err *why)
     (void)c;
     said_read(p);
     if (p->last_line[0] != '\0')
-        err_set(&e, ERR_UNREACHABLE, "the helper ended: %s", p->last_line);
+        err_set(&e, ERR_UNREACHABLE, "the helper ended (slurm.conf: %s): %s", p->slurm_conf == NULL ? "the default" : p->slurm_conf, p->last_line);
     else if (why->code == ERR_NONE)
         err_set(&e, ERR_UNREACHABLE, "the helper ended");
     else
@@ -230,6 +232,11 @@ void slurm_process_ask(struct slurm_process *p, const ProtobufCMessage *m, unsig
 bool slurm_process_is_free(const struct slurm_process *p)
 {
     return p->chan != NULL && !p->asked;
+}
+
+const struct err *slurm_process_down(const struct slurm_process *p)
+{
+    return p->chan != NULL || p->down.code == ERR_NONE ? NULL : &p->down;
 }
 
 unsigned slurm_process_starts(const struct slurm_process *p)

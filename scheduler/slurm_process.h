@@ -26,6 +26,7 @@ struct slurm_process *slurm_process_create(struct ev_loop *loop, const struct sl
 void slurm_process_destroy(struct slurm_process *p);             /* a question under way is not answered any more; waits at most 1 s for ended processes */
 bool slurm_process_is_free(const struct slurm_process *p);       /* it runs, and no question is under way */
 void slurm_process_ask(struct slurm_process *p, const ProtobufCMessage *m, unsigned answer);      /* only when free; answer: type of what may come back */
+const struct err *slurm_process_down(const struct slurm_process *p);      /* why none runs now; NULL: one does, or is started for the first time */
 unsigned slurm_process_starts(const struct slurm_process *p);    /* how often it was started */
 
 #endif

@@ -257,15 +257,34 @@ helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/st
   lab down munged
   wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent") != null' true sluice status
   lab up munged
+  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
   # a typing error in slurm.conf ends the helpers only
   cp "$LABDIR/slurm.conf" "$FARM/good"
   echo "NoSuchKey=1" >>"$LABDIR/slurm.conf"
   helpers_kill
-  # the next helper may be 30 s away: they come less often while they are of no use
-  wait_until 40 is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("slurm.conf|NoSuchKey|onfiguration"; "i")] | any' true sluice status
+  wait_until 10 silent_says "$LABDIR/slurm.conf.*NoSuchKey"
   cat "$FARM/good" >"$LABDIR/slurm.conf"
-  wait_until 40 agree
-  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
+  # the next helper may be 30 s away: they come less often while they are of no use
+  wait_until 40 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
+  wait_until 20 agree
+}
+# silent_says REGEX: the alarm does
+silent_says() { is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("'"$1"'")] | any' true sluice status || { sluice status; return 1; }; }
+
+@test "slurm.conf that is broken, gone or empty is named with what is wrong with it, whether the helpers were started before or after" {
+  cluster 2
+  wait_until 20 has_res n1
+  cp "$LABDIR/slurm.conf" "$FARM/good"
+  echo "NoSuchKey=1" >>"$LABDIR/slurm.conf"
+  wait_until 10 silent_says "$LABDIR/slurm.conf.*NoSuchKey"
+  rm "$LABDIR/slurm.conf"
+  wait_until 20 silent_says "$LABDIR/slurm.conf.*No such file"
+  : >"$LABDIR/slurm.conf"
+  wait_until 40 silent_says "$LABDIR/slurm.conf.*ClusterName"
+  cat "$FARM/good" >"$LABDIR/slurm.conf"
+  wait_until 40 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
+  sluice mark n1 "again" >/dev/null
+  wait_until 10 says_is n1 drained
 }
 
 @test "a real worker: its reconstruction process ends before Slurm has the node, the worker stays, and the process is there again when the node comes back" {

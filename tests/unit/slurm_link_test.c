@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -76,11 +77,16 @@ static void say(struct rig *r, const char *words)
     free(command);
 }
 
-static void link_start(struct rig *r, const char *program, double timeout_s)
+static void link_start_conf(struct rig *r, const char *program, const char *slurm_conf, double timeout_s)
 {
-    struct slurm_link_conf conf = { .program = program, .timeout_s = timeout_s, .state = state_cb, .failed = failed_cb, .arg = r };
+    struct slurm_link_conf conf = { .program = program, .slurm_conf = slurm_conf, .timeout_s = timeout_s, .state = state_cb, .failed = failed_cb, .arg = r };
 
     r->link = slurm_link_create(r->loop, &conf);
+}
+
+static void link_start(struct rig *r, const char *program, double timeout_s)
+{
+    link_start_conf(r, program, NULL, timeout_s);
 }
 
 static int setup(void **state)
@@ -250,6 +256,30 @@ static void the_last_words_of_a_helper_are_the_reason(void **state)
     look_until(r, &r->states);
 }
 
+/* It is never there when it could be asked: the looks that could not be made have its reason. */
+static void one_that_ends_at_its_start_is_quoted(void **state)
+{
+    struct rig *r = *state;
+    char *script = mem_printf("%s/broken", r->dir);
+    FILE *f = fopen(script, "w");
+
+    assert_non_null(f);
+    fputs("#!/bin/sh\necho error: no such key; echo fatal: unable >&2; exit 1\n", f);
+    assert_int_equal(fchmod(fileno(f), 0755), 0);
+    assert_int_equal(fclose(f), 0);
+    link_start_conf(r, script, "/etc/x/slurm.conf", 10);
+    for (int i = 0; i < 200 && slurm_link_starts(r->link) < 4; i++)          /* each of the two was started again */
+        turn(r);
+    assert_int_equal(r->failures, 0);
+    for (int i = 0; i < 20 && r->failures < 3; i++) {
+        slurm_link_poll(r->link, "n1", false);
+        turn(r);
+    }
+    assert_true(r->failures >= 3);
+    assert_string_equal(r->why, "the helper ended (slurm.conf: /etc/x/slurm.conf): error: no such key; fatal: unable");
+    free(script);
+}
+
 static void an_error_of_slurm_ends_nothing(void **state)
 {
     struct rig *r = *state;
@@ -367,6 +397,7 @@ int main(void)
         LINKED(a_command_that_hangs_keeps_no_look_waiting),
         LINKED(what_makes_no_sense_ends_the_helper),
         LINKED(the_last_words_of_a_helper_are_the_reason),
+        LINKED(one_that_ends_at_its_start_is_quoted),
         LINKED(an_error_of_slurm_ends_nothing),
         LINKED(a_program_that_is_not_there_is_named),
         cmocka_unit_test(views_of_a_node),
