@@ -4,7 +4,10 @@ flow_tests = \
 	tests/unit/ledger_test \
 	tests/unit/run_test \
 	tests/unit/verify_test \
-	tests/unit/job_test \
+	tests/unit/job_submit_test \
+	tests/unit/job_run_test \
+	tests/unit/job_control_test \
+	tests/unit/job_store_test \
 	tests/unit/flow_test \
 	tests/unit/words_test \
 	tests/unit/ran_test
@@ -37,10 +40,31 @@ tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_run_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_run_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-tests_unit_job_test_SOURCES = %D%/job_test.c %D%/farm_double.h
-tests_unit_job_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
-tests_unit_job_test_LDADD = $(FLOW_TEST_LDADD)
-tests_unit_job_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+# the world of a job, compiled once for all
+check_LIBRARIES += tests/unit/libjobfixture.a
+tests_unit_libjobfixture_a_SOURCES = %D%/job_fixture.c %D%/job_fixture.h
+tests_unit_libjobfixture_a_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+JOB_TEST_LDADD = tests/unit/libjobfixture.a $(FLOW_TEST_LDADD)
+
+tests_unit_job_submit_test_SOURCES = %D%/job_submit_test.c %D%/job_fixture.h
+tests_unit_job_submit_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_job_submit_test_LDADD = $(JOB_TEST_LDADD)
+tests_unit_job_submit_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+
+tests_unit_job_run_test_SOURCES = %D%/job_run_test.c %D%/job_fixture.h
+tests_unit_job_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_job_run_test_LDADD = $(JOB_TEST_LDADD)
+tests_unit_job_run_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+
+tests_unit_job_control_test_SOURCES = %D%/job_control_test.c %D%/job_fixture.h
+tests_unit_job_control_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_job_control_test_LDADD = $(JOB_TEST_LDADD)
+tests_unit_job_control_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+
+tests_unit_job_store_test_SOURCES = %D%/job_store_test.c %D%/job_fixture.h
+tests_unit_job_store_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_job_store_test_LDADD = $(JOB_TEST_LDADD)
+tests_unit_job_store_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 tests_unit_flow_test_SOURCES = %D%/flow_test.c %D%/farm_double.h
 tests_unit_flow_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
