@@ -50,7 +50,7 @@ sluiced_conf() {
     echo "class fake { devices = 2 shm = 1G }"
     echo "node \"${ONLINE:-n[1-4]}\" { class = fake slurm = lend }"
     echo "node \"${ASYNC:-n[5-9]}\" { class = fake pool = async slurm = lend }"
-    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_time = 600 ${LEASE_PARTITION:+partition = $LEASE_PARTITION} }"
+    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_time = ${LEASE_TIME:-600} ${LEASE_PARTITION:+partition = $LEASE_PARTITION} }"
     [[ ${AS:-} != nobody || $EUID -ne 0 ]] || echo 'role admin { users = { root } }'
   } >"$FARM/conf"
 }
@@ -199,6 +199,33 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   wait_until 10 grep -q "^JobId=$lease .*Name=sluice-lease-n3:$J JobState=CANCELLED" "$LABDIR/jobcomp"
   grep -q "^JobId=$first .*Name=sluice-lease-n4:$J JobState=PREEMPTED" "$LABDIR/jobcomp" || { cat "$LABDIR/jobcomp"; false; }
 }
+
+@test "a lease of a minute: the worker yields before Slurm's limit, the next lease is taken, each TF is done once" {
+  [ -n "${SLUICE_SOAK:-}" ] || skip "takes three minutes: Slurm's limits are whole minutes"
+  local i again
+  ONLINE=n1 ASYNC=n2 LEASES=1 LEASE_TIME=60 LEASE_PARTITION=short cluster 2 "JobCompType=jobcomp/filetxt" "JobCompLoc=$LABDIR/jobcomp" "OverTimeLimit=0" "PartitionName=short Nodes=n2 MaxTime=1 State=UP"
+  fakes 2 --seconds-per-tf 7
+  for ((i = 0; i < 24; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
+  J=$(sluice submit "$FARM"/in*.tf --workflow none --output "$FARM/out")
+  sluice wait job "$J" --timeout 300s
+  wait_until 30 no_leases
+  sluice job show "$J" --json | jq -e '.jobs[0] | .done == 24 and .failed == 0'
+  # each was given back with time left, none was ended by Slurm
+  wait_until 10 jobs_recorded "sluice-lease-n2:$J" 2
+  cat "$LABDIR/jobcomp"
+  run grep -c TIMEOUT "$LABDIR/jobcomp"
+  [ "$output" = 0 ]
+  grep -q "TimeLimit=1 " "$LABDIR/jobcomp"
+  grep -o 'StartTime=[^ ]* EndTime=[^ ]*' "$LABDIR/jobcomp" | tr '=' ' ' | while read -r _ a _ b; do [ $(($(date -d "$b" +%s) - $(date -d "$a" +%s))) -lt 60 ]; done
+  grep -q "lease: ends in 1[0-9] s, takes nothing new" "$FARM/sluiced.log"
+  # what had another try was taken away by us, a quarter of that before the end
+  again=$(sluice job tfs "$J" --json | jq '[.tasks[] | select(.attempt > 1)] | length')
+  [ "$again" = "$(sed -n 's/.*: \([0-9]*\) TFs go elsewhere: the lease is over$/\1/p' "$FARM/sluiced.log" | awk '{ n += $1 } END { print n + 0 }')" ]
+  run grep "Slurm ended the lease" "$FARM/sluiced.log"
+  [ -z "$output" ]
+}
+# jobs_recorded NAME N: so many of that name have ended, at least
+jobs_recorded() { [[ $(grep -c " Name=$1 " "$LABDIR/jobcomp") -ge $2 ]]; }
 lease_of() { sl squeue -h -t R -o '%i %j' | awk -v n="sluice-lease-$1:" 'index($2, n) == 1 { print $1 }'; }
 no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
 
