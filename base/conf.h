@@ -70,6 +70,7 @@ struct conf_slurm {             /* section slurm { }: the Slurm beside us, for n
     int      lease_nice;        /* of these jobs, default 0 */
     char    *program;           /* the helper; NULL: sluice-slurm beside sluiced, or where it is installed */
     char    *conf;              /* Slurm's configuration; NULL: where libslurm looks */
+    bool     forget;            /* what is ours in Slurm is left there: that Slurm is gone */
 };
 struct conf_limits {            /* section limits { } at the top */
     unsigned clients;           /* connections of people, default 256 */

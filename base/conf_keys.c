@@ -100,6 +100,7 @@ static const struct conf_key slurm_keys[] = {
     { "lease_nice",    CONF_INT,  AT(conf_slurm, lease_nice),    -10000, 10000, "0" },
     { "program",       CONF_PATH, AT(conf_slurm, program) },
     { "conf",          CONF_PATH, AT(conf_slurm, conf) },
+    { "forget",        CONF_BOOL, AT(conf_slurm, forget),        0, 0, "no" },
 };
 static const struct conf_key limits_keys[] = {
     { "clients",         CONF_UINT,  AT(conf_limits, clients),         1, 65536, "256" },

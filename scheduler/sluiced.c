@@ -161,9 +161,10 @@ static int start_roster(struct starting *s, struct err *e)
     struct sluiced *d = s->d;
     int64_t until = clock_mono_ns() + (int64_t)(settle_s * 1e9);
 
-    (void)e;
     roster_take_conf(d);
-    d->slurm = slurm_create(d);
+    d->slurm = slurm_create(d, s->reader, e);
+    if (d->slurm == NULL)
+        return -1;
     slurm_take_conf(d);
     moves_begin(d->moves);
     for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next)

@@ -2,7 +2,7 @@
  *
  * From: the configuration, roster.c (retired nodes).  To: slurm_farm.c, slurm_link.c.
  * A node that is not to take part any more is asked about until Slurm has said that there is neither reservation nor lease nor drain of ours. So is every other node at the start of
- * sluiced, once, where any node takes part: what was changed while it was away is mended, too.
+ * sluiced, once, where any node takes part, or our store says that one did: what was changed while it was away is mended, too.
  */
 #include "config.h"
 
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "change.h"
 #include "clock.h"
 #include "conf.h"
 #include "log.h"
@@ -40,14 +41,18 @@ static char *find_program(const struct conf *c)
 
 /* ---- joining and leaving ---- */
 
-static void node_join(struct node *n, enum slurm_mode mode)
+const char slurm_setting[] = "slurm";
+
+static bool node_join(struct node *n, enum slurm_mode mode)
 {
+    if (!n->added && !n->adding)         /* retired, though the configuration still names it */
+        mode = SLURM_LEAVE;
+    if (mode == SLURM_LEAVE && n->d->conf->slurm.forget)
+        return false;
     if (n->slurm == NULL)
         n->slurm = mem_zalloc(sizeof(*n->slurm));
-    else if (n->slurm->mode == SLURM_LEAVE && !n->added && mode != SLURM_LEAVE)
-        mode = SLURM_LEAVE;              /* retired, though the configuration still names it */
     n->slurm->mode = mode;
-    n->slurm->taken = true;
+    return true;
 }
 
 void slurm_node_free(struct node *n)
@@ -63,8 +68,20 @@ void slurm_node_free(struct node *n)
     n->slurm = NULL;
 }
 
+static void node_left(struct node *n)
+{
+    slurm_node_free(n);
+    n->d->slurm->names_old = true;
+    node_send_settings(n);
+    node_changed(n);
+}
+
 static void node_leave(struct node *n)
 {
+    if (n->d->conf->slurm.forget) {
+        node_left(n);
+        return;
+    }
     if (n->slurm->mode == SLURM_LEAVE)
         return;
     log_info("node %s: Slurm: what is ours there is taken away", n->name);
@@ -87,13 +104,23 @@ void slurm_leave_check(struct node *n)
         return;
     if (ns->says != NULL && (ns->says->unknown || slurm_view(ns->says, n->d->conf->slurm.reason_prefix, false) == SLURM_OURS))
         return;
-    slurm_node_free(n);
-    n->d->slurm->names_old = true;
-    node_send_settings(n);
-    node_changed(n);
+    node_left(n);
 }
 
 /* ---- names ---- */
+
+/* Whoever starts sluiced without any of these nodes in the configuration has what is left of ours in Slurm taken back all the same. */
+static void known_store(struct slurm *s)
+{
+    struct change *c;
+
+    if (s->known == (s->n_nodes > 0))
+        return;
+    s->known = s->n_nodes > 0;
+    c = change_create(s->d);
+    change_setting(c, slurm_setting, s->known ? "on" : "off");
+    change_put(c, CHANGE_KEEP, NULL, NULL);
+}
 
 static void fold(struct slurm *s)
 {
@@ -111,10 +138,11 @@ static void fold(struct slurm *s)
     s->names = hostlist_fold(all);
     s->names_old = false;
     hostlist_destroy(all);
+    known_store(s);
 }
 
 /* Those that join, and those that leave. */
-static bool take_names(struct slurm *s)
+static void take_names(struct slurm *s)
 {
     const struct conf *c = s->d->conf;
     char reason[512];
@@ -127,9 +155,9 @@ static bool take_names(struct slurm *s)
             struct node *n = farm_node(s->d->farm, hostlist_name(in->names, k));
 
             any = true;
-            if (n == NULL)
+            if (n == NULL || !node_join(n, strcmp(in->slurm, "lend") == 0 ? SLURM_LEND : SLURM_OBSERVE))
                 continue;
-            node_join(n, strcmp(in->slurm, "lend") == 0 ? SLURM_LEND : SLURM_OBSERVE);
+            n->slurm->taken = true;
             if (!s->begun)               /* the mark was on our disk before the drain: one without a reason is ours, and was cut short */
                 n->slurm->sent_drain = slurm_wants_drain(n, reason);
         }
@@ -139,11 +167,11 @@ static bool take_names(struct slurm *s)
             node_leave(n);
         else if (n->slurm != NULL)
             n->slurm->taken = false;
-        else if (any && !s->begun)
-            node_join(n, SLURM_LEAVE), n->slurm->taken = false;
+        else if ((any || s->known) && !s->begun)
+            node_join(n, SLURM_LEAVE);
     }
     fold(s);
-    return any;
+    s->begun |= any || s->known;
 }
 
 /* ---- the link ---- */
@@ -175,6 +203,7 @@ void slurm_names_fold(struct slurm *s)
         return;
     link_end(s);
     ev_timer_stop(s->d->loop, &s->look);
+    log_info("Slurm: nothing of ours is left there, and it is not asked any more");
 }
 
 void slurm_take_conf(struct sluiced *d)
@@ -185,7 +214,9 @@ void slurm_take_conf(struct sluiced *d)
 
     if (!same && s->link != NULL)
         link_end(s);
-    s->begun |= take_names(s);
+    take_names(s);
+    if (s->n_nodes == 0 && s->link != NULL)
+        link_end(s);
     free(s->program);
     free(s->conf);
     s->program = program;

@@ -20,6 +20,7 @@
 #include "log.h"
 #include "mem.h"
 #include "move.h"
+#include "rows.h"
 #include "str.h"
 
 static const double first_wait_s = 1, most_wait_s = 30;      /* after a command that failed */
@@ -347,11 +348,16 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
         slurm_link_poll(s->link, s->names, s->lends);
 }
 
-struct slurm *slurm_create(struct sluiced *d)
+struct slurm *slurm_create(struct sluiced *d, struct db *db, struct err *e)
 {
-    struct slurm *s = mem_zalloc(sizeof(*s));
+    struct slurm *s;
+    char value[16];
 
+    if (rows_load_setting(db, slurm_setting, value, sizeof(value), e) < 0)
+        return NULL;
+    s = mem_zalloc(sizeof(*s));
     s->d = d;
+    s->known = strcmp(value, "on") == 0;
     ev_init(&s->look, look_cb);
     s->look.data = s;
     return s;
@@ -425,8 +431,23 @@ void slurm_count(struct sluiced *d, struct slurm_count *out)
     }
 }
 
+/* Whether it is asked only to take back what is ours there. */
+static bool is_left(const struct slurm *s)
+{
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm != NULL && n->slurm->mode != SLURM_LEAVE)
+            return false;
+    }
+    return true;
+}
+
 static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
 {
+    static const char *const advice[] = {
+        "look at slurmctld and munged, and at section slurm of the configuration; nothing of ours waits for it but moves of nodes that Slurm has",
+        "no node has to do with Slurm any more; it is asked to take back what is ours there, such as reservations sluice-NODE (scontrol delete reservationname=sluice-NODE). "
+        "Look at slurmctld and munged; where that Slurm is gone, slurm { forget = yes } in the configuration ends it",
+    };
     double since = slurm_silent_s(s->d);
     char text[700], when[CLOCK_TEXT];
 
@@ -436,8 +457,7 @@ static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
         snprintf(text, sizeof(text), "Slurm has not answered since %s%s%s", clock_rfc3339(s->heard_wall, when), s->why[0] == '\0' ? "" : ": ", s->why);
     else
         snprintf(text, sizeof(text), "Slurm has not answered since sluiced began to ask, %.0f s ago%s%s", since, s->why[0] == '\0' ? "" : ": ", s->why);
-    fn(arg, &(struct alarm){ .word = "SlurmSilent", .text = text, .since_s = since,
-                             .advice = "look at slurmctld and munged, and at section slurm of the configuration; nothing of ours waits for it but moves of nodes that Slurm has" });
+    fn(arg, &(struct alarm){ .word = "SlurmSilent", .text = text, .since_s = since, .advice = advice[is_left(s)] });
 }
 
 void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)

@@ -12,7 +12,7 @@
 
 struct slurm;
 
-struct slurm *slurm_create(struct sluiced *d);
+struct slurm *slurm_create(struct sluiced *d, struct db *db, struct err *e);      /* NULL: what is stored cannot be read */
 void slurm_destroy(struct slurm *s);                     /* before the farm goes */
 void slurm_take_conf(struct sluiced *d);                 /* at start, and after every reload */
 

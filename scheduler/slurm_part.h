@@ -51,6 +51,7 @@ struct slurm {
     bool lends;                          /* some of them are lent */
     bool begun;                          /* the configuration was taken before */
     bool names_old;                      /* some have left */
+    bool known;                          /* on our disk: something of ours may be in Slurm */
     double heard, started;               /* monotonic s of the last answer, 0 = never */
     int64_t heard_wall;
     char why[512];                       /* of the last look that failed since then */
@@ -64,6 +65,7 @@ void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked);       /*
 void slurm_silent(void *arg, const struct err *why);     /* there was none */
 void slurm_says_set(struct node_slurm *ns, const Sluice__SlurmNode *w);
 /* slurm_conf.c */
+extern const char slurm_setting[];                       /* in our store: "on" while something of ours may be in Slurm */
 void slurm_names_fold(struct slurm *s);                  /* those that have left are not asked about any more */
 void slurm_leave_check(struct node *n);                  /* it leaves once nothing of ours is there */
 /* slurm_marks.c: a look, or an answer about n: marks come and go by it. */

@@ -4,7 +4,7 @@
 -- a damaged value visible to the check at open. Rows are found by rowid in every table, so that --recover can step over a bad page.
 
 CREATE TABLE meta (
-    key    TEXT NOT NULL UNIQUE,            -- id, epoch, made, floor_mark ... floor_crash, brake_online, brake_async
+    key    TEXT NOT NULL UNIQUE,            -- id, epoch, made, floor_mark ... floor_crash, brake_online, brake_async, slurm
     value  TEXT NOT NULL
 ) STRICT;
 

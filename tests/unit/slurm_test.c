@@ -808,6 +808,64 @@ static void what_leaves_takes_what_is_ours_with_it(void **state)
     until_left(f, "o2");
 }
 
+static void lend_none(struct fixture *f, const char *more)
+{
+    char *conf = mem_printf("class mi50 { devices = 1  shm = 1M  nominal_ms = 300 }\n"
+                            "node \"o[1-2],a[1-2],n[1-2],x1\" { class = mi50 }\n"
+                            "slurm { program = '%s' poll = 0.05 settle = 0.2 timeout = 5 %s }\n", program, more);
+
+    fx_stop(f);
+    fx_conf(f, conf);
+    fx_start(f);
+    free(conf);
+}
+
+/* No node has to do with Slurm any more, and was changed so while sluiced was down: what is ours there is taken back all the same, once. */
+static void the_last_ones_that_leave_are_known_after_a_restart(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    until_world(f, "nodes", "o1", "state", "idle+drain");
+    peer_close(p);
+    say("how poll 'error SlurmSilent Unable to contact slurm controller'");
+    lend_none(f, "");
+    fx_turn(f, 2.5);
+    until_alarm(f, "SlurmSilent", "Unable to contact");
+    assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
+    say("how poll ok");
+    until_not_world(f, "reservations", "sluice-n1");
+    until_not_world(f, "reservations", "sluice-n2");
+    until_world(f, "nodes", "o1", "state", "idle");
+    until_left(f, "n1");
+    until_left(f, "o1");
+    until_alarm(f, "SlurmSilent", NULL);
+    fx_turn(f, 0.2);
+    lend_none(f, "");
+    assert_null(node(f, "n1")->slurm);
+}
+
+/* Unless that Slurm is gone for good, which only people know. */
+static void what_is_forgotten_is_not_asked_for(void **state)
+{
+    struct fixture *f = *state;
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    say("how poll 'error SlurmSilent Unable to contact slurm controller'");
+    lend_none(f, "");
+    assert_non_null(node(f, "n1")->slurm);
+    lend_none(f, "forget = yes");
+    assert_null(node(f, "n1")->slurm);
+    fx_turn(f, 0.2);
+    lend_none(f, "");
+    assert_null(node(f, "n1")->slurm);
+    assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
+    assert_int_equal(acts("release n1"), 0);
+}
+
 static void a_cancelled_move_leaves_things_as_they_were(void **state)
 {
     struct fixture *f = *state;
@@ -1119,6 +1177,8 @@ int main(void)
         FARM(while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are),
         FARM(min_good_counts_the_nodes_that_slurm_has),
         FARM(what_leaves_takes_what_is_ours_with_it),
+        FARM(the_last_ones_that_leave_are_known_after_a_restart),
+        FARM(what_is_forgotten_is_not_asked_for),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
