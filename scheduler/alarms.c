@@ -14,6 +14,7 @@
 #include "conf.h"
 #include "flow.h"
 #include "health.h"
+#include "hostlist.h"
 #include "mark.h"
 #include "mem.h"
 #include "move.h"
@@ -73,14 +74,17 @@ static void about_state(struct alarms *a)
 }
 
 /* Names of at most six nodes, folded to a sentence: "n001, n002 and 3 more". */
-struct listed { struct str names; unsigned n; double longest; const char *first; };     /* first: what the first of them lacks, or NULL */
+struct listed { struct str names; struct hostlist *all; unsigned n; double longest; const char *first; };     /* first: what the first of them lacks, or NULL */
 
 static void list_add(struct listed *l, const char *name, double since, const char *lacks)
 {
     if (l->n < 6)
         str_addf(&l->names, "%s%s", l->n == 0 ? "" : ", ", name);
-    if (l->n == 0)
+    if (l->n == 0) {
         l->first = lacks;
+        l->all = hostlist_create();
+    }
+    hostlist_add(l->all, name, NULL);
     l->n++;
     if (since > l->longest)
         l->longest = since;
@@ -94,9 +98,10 @@ static void list_raise(struct alarms *a, struct listed *l, const char *word, con
         char *text = mem_printf("%u node%s %s: %s%s%s", l->n, l->n == 1 ? "" : "s", what, str_text(&l->names),
                                 l->first == NULL ? "" : l->n == 1 ? ": " : "; the first one says: ", l->first == NULL ? "" : l->first);
 
-        a->fn(a->arg, &(struct alarm){ .word = word, .text = text, .advice = advice, .since_s = l->longest, .count = l->n });
+        a->fn(a->arg, &(struct alarm){ .word = word, .text = text, .advice = advice, .since_s = l->longest, .count = l->n, .things = l->all });
         free(text);
     }
+    hostlist_destroy(l->all);
     str_free(&l->names);
 }
 
@@ -225,26 +230,32 @@ static void about_brakes(struct alarms *a)
     }
 }
 
+struct failed { unsigned n; const struct node *first; struct hostlist *names; };
+
 static void count_failed(void *arg, const struct node *n)
 {
-    struct { unsigned n; const struct node *first; } *all = arg;
+    struct failed *all = arg;
 
     if (all->n++ == 0)
         all->first = n;
+    hostlist_add(all->names, n->name, NULL);
 }
 
 static void about_buffers(struct alarms *a)
 {
-    struct { unsigned n; const struct node *first; } all = { 0, NULL };
+    struct failed all = { .names = hostlist_create() };
     char text[640], wanted[32];
 
     shm_each_failed(a->d, count_failed, &all);
-    if (all.n == 0)
+    if (all.n == 0) {
+        hostlist_destroy(all.names);
         return;
+    }
     snprintf(text, sizeof(text), "%u buffers could not get their size; node %s is to have %s: %s", all.n, all.first->name,
              str_size_text(shm_wanted(all.first), wanted), all.first->shm.text);
-    a->fn(a->arg, &(struct alarm){ .word = "ShmNotSet", .text = text, .count = all.n,
+    a->fn(a->arg, &(struct alarm){ .word = "ShmNotSet", .text = text, .count = all.n, .things = all.names,
                                    .advice = "make room there, or want less, then `sluice shm set` again; sluice shm lists them" });
+    hostlist_destroy(all.names);
 }
 
 static void about_ourselves(struct alarms *a)

@@ -1,8 +1,8 @@
 /* hook.c - calls the site's program when an alarm is raised, and when it is over
  *
  * From: alarms.c.  To: the program; the log when that fails.
- * There is no queue: each alarm knows how it is and what was told of it, and the next call is about one where these differ: it is on or over, or about more
- * things than were told. So one program runs at a time, an alarm that comes and goes meanwhile is not told, and a call that fails is made again later.
+ * There is no queue: each alarm knows how it is and what was told of it, and the next call is about one where these differ: it is on or over, or about
+ * something that was not told: another node, or, where things have no names, more of them. So one program runs at a time, an alarm that comes and goes meanwhile is not told, and a call that fails is made again later.
  * The program is started and waited for in a thread, as even its start may hang on a disk.
  * What was told is stored once the program has ended well, so that a restart tells nothing anew; a kill before that makes the call again, and none is lost.
  */
@@ -30,6 +30,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "counters.h"
+#include "hostlist.h"
 #include "log.h"
 #include "mem.h"
 #include "rows.h"
@@ -40,6 +41,7 @@ static const double look_s = 1;
 static const double again_s = 30;        /* after a call that failed */
 static const char key[] = "alarms_told";
 enum { STORED_MOST = 1 << 20 };          /* bytes; what is beyond that is told anew after a restart */
+enum { THINGS_MOST = 16 << 10 };         /* bytes: a line has to fit into a pipe */
 
 /* An alarm, by its word and what it is about. */
 struct known {
@@ -47,6 +49,8 @@ struct known {
     char *word, *about, *text, *advice;  /* about: "" when it is about the farm, or several things */
     int64_t since;                       /* wall ns */
     unsigned count, told;                /* how many things it is about; how many the program heard of at most since there were no fewer. 0: it is not on */
+    struct hostlist *things, *heard;     /* their names, the same way; NULL: they have none */
+    char *heard_text;                    /* heard, folded */
     bool seen;
     bool restored;                       /* told before our start */
 };
@@ -56,6 +60,7 @@ struct call {
     double timeout;
     char *word, *about;                  /* of the alarm */
     unsigned count;
+    struct hostlist *things;
     atomic_int pid;                      /* 0: none that could be ended */
     int rc;
     struct err why;
@@ -76,6 +81,11 @@ struct hook {
 static double now_s(void)
 {
     return (double)clock_mono_ns() / 1e9;
+}
+
+static struct hostlist *copy_of(const struct hostlist *h)
+{
+    return h == NULL ? NULL : hostlist_and(h, h);
 }
 
 /* ---- one call, in its thread: a ladder ---- */
@@ -175,15 +185,26 @@ static void call_free(struct call *c)
     free(c->line);
     free(c->word);
     free(c->about);
+    hostlist_destroy(c->things);
     free(c);
+}
+
+/* The names, folded; null: there are none, or too many that do not fold. */
+static json_t *things_of(const struct known *k)
+{
+    char *text = k->count > 0 && k->things != NULL ? hostlist_fold(k->things) : NULL;
+    json_t *j = text != NULL && strlen(text) < THINGS_MOST ? json_string(text) : json_null();
+
+    free(text);
+    return j;
 }
 
 static char *line_of(const struct known *k)
 {
     char now[CLOCK_TEXT], since[CLOCK_TEXT], *text, *line;
-    json_t *j = json_pack("{s:{s:s,s:i},s:s,s:s,s:s?,s:s,s:i,s:s?,s:s?,s:s}", "schema", "name", "alarm", "version", 1, "time", clock_rfc3339(clock_wall_ns(), now),
+    json_t *j = json_pack("{s:{s:s,s:i},s:s,s:s,s:s?,s:s,s:i,s:o,s:s?,s:s?,s:s}", "schema", "name", "alarm", "version", 1, "time", clock_rfc3339(clock_wall_ns(), now),
                           "alarm", k->word, "about", k->about[0] == '\0' ? NULL : k->about, "state", k->count > 0 ? "raised" : "over", "count", (int)k->count,
-                          "text", k->text, "advice", k->advice, "since", clock_rfc3339(k->since, since));
+                          "things", things_of(k), "text", k->text, "advice", k->advice, "since", clock_rfc3339(k->since, since));
 
     text = json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(j);
@@ -217,6 +238,7 @@ static void call_start(struct hook *h, const struct known *k)
     c->word = mem_strdup(k->word);
     c->about = mem_strdup(k->about);
     c->count = k->count;
+    c->things = copy_of(k->count > 0 ? k->things : NULL);
     c->line = line;
     h->call = c;
     if (line != NULL && thread_start(h) == 0) {
@@ -227,6 +249,16 @@ static void call_start(struct hook *h, const struct known *k)
     h->call = NULL;
     h->not_before = now_s() + again_s;
     call_free(c);
+}
+
+/* things belong to k from now on. */
+static void known_heard(struct known *k, unsigned count, struct hostlist *things)
+{
+    k->told = count;
+    hostlist_destroy(k->heard);
+    free(k->heard_text);
+    k->heard = things;
+    k->heard_text = things == NULL ? NULL : hostlist_fold(things);
 }
 
 static struct known *known_find(struct hook *h, const char *word, const char *about)
@@ -257,6 +289,9 @@ static void known_free(struct hook *h, struct known *k)
     free(k->about);
     free(k->text);
     free(k->advice);
+    hostlist_destroy(k->things);
+    hostlist_destroy(k->heard);
+    free(k->heard_text);
     free(k);
 }
 
@@ -271,8 +306,10 @@ static char *told_text(struct hook *h)
 
     TAILQ_FOREACH(k, &h->known, entry) {
         size += 6 * (strlen(k->word) + strlen(k->about)) + 100;          /* at most: each byte may be escaped */
+        size += k->heard_text == NULL ? 0 : strlen(k->heard_text);
         if (k->told > 0 && size < STORED_MOST)
-            json_array_append_new(all, json_pack("{s:s,s:s,s:i,s:I}", "alarm", k->word, "about", k->about, "told", (int)k->told, "since", (json_int_t)k->since));
+            json_array_append_new(all, json_pack("{s:s,s:s,s:i,s:I,s:s?}", "alarm", k->word, "about", k->about, "told", (int)k->told, "since", (json_int_t)k->since,
+                                                 "things", k->heard_text));
     }
     text = json_dumps(all, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(all);
@@ -297,7 +334,7 @@ static void store(struct hook *h)
 
 static void restore_one(struct hook *h, json_t *j)
 {
-    const char *word, *about;
+    const char *word, *about, *things = json_string_value(json_object_get(j, "things"));
     json_int_t since;
     struct known *k;
     int told;
@@ -305,7 +342,7 @@ static void restore_one(struct hook *h, json_t *j)
     if (json_unpack(j, "{s:s,s:s,s:i,s:I}", "alarm", &word, "about", &about, "told", &told, "since", &since) < 0 || told <= 0)
         return;
     k = known_add(h, word, about);
-    k->told = (unsigned)told;
+    known_heard(k, (unsigned)told, things == NULL ? NULL : hostlist_parse(things, NULL, NULL, NULL));
     k->since = since;
     k->restored = true;
 }
@@ -348,7 +385,8 @@ static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
     h->call = NULL;
     k = known_find(h, c->word, c->about);
     if (c->rc == 0 && k != NULL) {
-        k->told = c->count;
+        known_heard(k, c->count, c->things);
+        c->things = NULL;
     } else if (c->rc < 0) {
         counters_add(h->d->counters, "alarm_calls_failed", 1);
         log_warning("alarm %s: not told: %s; again in %g s", c->word, c->why.text, again_s);
@@ -371,6 +409,8 @@ static void see(void *arg, const struct alarm *a)
     if (k->count == 0 && !is_settling(h, k))
         k->since = clock_wall_ns() - (int64_t)(a->since_s * 1e9);
     k->count = a->count == 0 ? 1 : a->count;
+    hostlist_destroy(k->things);
+    k->things = copy_of(a->things);
     free(k->text);
     free(k->advice);
     k->text = mem_strdup(a->text);
@@ -380,9 +420,27 @@ static void see(void *arg, const struct alarm *a)
     k->seen = true;
 }
 
+static bool has_other(const struct hostlist *now, const struct hostlist *heard)
+{
+    for (size_t i = 0; i < hostlist_count(now); i++) {
+        if (!hostlist_has(heard, hostlist_name(now, i)))
+            return true;
+    }
+    return false;
+}
+
 static bool is_news(const struct hook *h, const struct known *k)
 {
-    return k->count > k->told || (k->count == 0 && k->told > 0 && !is_settling(h, k));
+    if (k->count == 0)
+        return k->told > 0 && !is_settling(h, k);
+    return k->things != NULL && k->heard != NULL ? has_other(k->things, k->heard) : k->count > k->told;
+}
+
+/* Nothing but what was told, and maybe less: what comes back is news again. */
+static void forget_gone(struct known *k)
+{
+    if (k->told != k->count || (k->things != NULL && k->heard == NULL))
+        known_heard(k, k->count, copy_of(k->things));
 }
 
 static bool is_under_way(const struct hook *h, const struct known *k)
@@ -407,7 +465,7 @@ static struct known *look(struct hook *h)
         else if (is_settling(h, k))
             continue;
         else if (k->count > 0)
-            k->told = k->count;          /* fewer than before: one more is news again */
+            forget_gone(k);
         else if (!is_under_way(h, k))
             known_free(h, k);
     }

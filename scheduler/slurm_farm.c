@@ -17,6 +17,7 @@
 #include "conf.h"
 #include "counters.h"
 #include "events.h"
+#include "hostlist.h"
 #include "log.h"
 #include "mem.h"
 #include "move.h"
@@ -463,28 +464,37 @@ static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
 void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
 {
     const struct node *unknown = NULL, *trouble = NULL;
+    struct hostlist *unknowns, *troubled;
     unsigned n_unknown = 0, n_trouble = 0;
     char text[500];
 
     if (d->slurm == NULL || d->slurm->link == NULL)
         return;
+    unknowns = hostlist_create();
+    troubled = hostlist_create();
     about_silence(d->slurm, fn, arg);
     for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
         if (!takes_part(n))
             continue;
-        if (n->slurm->asked_for && n->slurm->says == NULL && n_unknown++ == 0)
-            unknown = n;
-        if (n->slurm->trouble[0] != '\0' && n_trouble++ == 0)
-            trouble = n;
+        if (n->slurm->asked_for && n->slurm->says == NULL) {
+            unknown = n_unknown++ == 0 ? n : unknown;
+            hostlist_add(unknowns, n->name, NULL);
+        }
+        if (n->slurm->trouble[0] != '\0') {
+            trouble = n_trouble++ == 0 ? n : trouble;
+            hostlist_add(troubled, n->name, NULL);
+        }
     }
     if (n_unknown > 0) {
         snprintf(text, sizeof(text), "%u node%s unknown to Slurm, %s first", n_unknown, n_unknown == 1 ? " is" : "s are", unknown->name);
-        fn(arg, &(struct alarm){ .word = "SlurmUnknownNode", .text = text, .count = n_unknown,
+        fn(arg, &(struct alarm){ .word = "SlurmUnknownNode", .text = text, .count = n_unknown, .things = unknowns,
                                  .advice = "NodeName in slurm.conf and the name here must be the same; or slurm = none in the configuration" });
     }
     if (n_trouble > 0) {
         snprintf(text, sizeof(text), "what is wanted of Slurm is not done for %u node%s, %s first: %s", n_trouble, n_trouble == 1 ? "" : "s", trouble->name, trouble->slurm->trouble);
-        fn(arg, &(struct alarm){ .word = "SlurmRefused", .text = text, .count = n_trouble,
+        fn(arg, &(struct alarm){ .word = "SlurmRefused", .text = text, .count = n_trouble, .things = troubled,
                                  .advice = "do what the text asks for; it is tried again by itself. Rights: doc/slurm.md" });
     }
+    hostlist_destroy(unknowns);
+    hostlist_destroy(troubled);
 }
