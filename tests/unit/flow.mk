@@ -2,7 +2,8 @@
 flow_tests = \
 	tests/unit/dispatch_test \
 	tests/unit/ledger_test \
-	tests/unit/run_test \
+	tests/unit/run_tf_test \
+	tests/unit/run_life_test \
 	tests/unit/verify_test \
 	tests/unit/job_submit_test \
 	tests/unit/job_run_test \
@@ -35,10 +36,21 @@ tests_unit_verify_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_verify_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_verify_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-tests_unit_run_test_SOURCES = %D%/run_test.c %D%/farm_double.h
-tests_unit_run_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
-tests_unit_run_test_LDADD = $(FLOW_TEST_LDADD)
-tests_unit_run_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+# the world of a run, compiled once for all
+check_LIBRARIES += tests/unit/librunfixture.a
+tests_unit_librunfixture_a_SOURCES = %D%/run_fixture.c %D%/run_fixture.h
+tests_unit_librunfixture_a_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+RUN_TEST_LDADD = tests/unit/librunfixture.a $(FLOW_TEST_LDADD)
+
+tests_unit_run_tf_test_SOURCES = %D%/run_tf_test.c %D%/run_fixture.h
+tests_unit_run_tf_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_run_tf_test_LDADD = $(RUN_TEST_LDADD)
+tests_unit_run_tf_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
+
+tests_unit_run_life_test_SOURCES = %D%/run_life_test.c %D%/run_fixture.h
+tests_unit_run_life_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+tests_unit_run_life_test_LDADD = $(RUN_TEST_LDADD)
+tests_unit_run_life_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
 # the world of a job, compiled once for all
 check_LIBRARIES += tests/unit/libjobfixture.a
