@@ -43,6 +43,6 @@ corpus: tests/fuzz/make_corpus
 fuzz: $(BUILT_SOURCES)
 	$(srcdir)/tests/fuzz/soak $(abs_srcdir) $(abs_builddir) \
 	  '-D_GNU_SOURCE -I$(abs_builddir) $(PROTO_CPPFLAGS) $(KERNELS_CPPFLAGS)' \
-	  '$(PROTOBUF_C_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(CONFUSE_LIBS) $(JANSSON_LIBS) -lm -lpthread -ldl' $(fuzz_targets)
+	  '$(PROTOBUF_C_LIBS) $(XXHASH_LIBS) $(EV_LIBS) $(NETTLE_LIBS) $(MUNGE_LIBS) $(CONFUSE_LIBS) $(JANSSON_LIBS) -lm -lpthread -ldl' $(fuzz_targets)
 soak: fuzz
 .PHONY: corpus fuzz
