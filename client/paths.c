@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,26 +161,76 @@ int paths_read(struct paths *p, const char *file, struct err *e)
     return r;
 }
 
-struct seen { UT_hash_handle hh; const char *path; };
+/* A folder, by whatever path it is reached. */
+struct place { UT_hash_handle hh; char *folder; dev_t dev; ino_t ino; bool there; };
+
+static const struct place *place_of(struct place **all, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = mem_printf("%.*s", (int)(slash > path ? slash - path : 1), path);
+    struct place *p;
+    struct stat st;
+
+    HASH_FIND_STR(*all, folder, p);
+    if (p != NULL) {
+        free(folder);
+        return p;
+    }
+    p = mem_zalloc(sizeof(*p));
+    p->folder = folder;
+    p->there = stat(folder, &st) == 0;
+    p->dev = p->there ? st.st_dev : 0;
+    p->ino = p->there ? st.st_ino : 0;
+    HASH_ADD_KEYPTR(hh, *all, p->folder, strlen(p->folder), p);
+    return p;
+}
+
+static void places_free(struct place *all)
+{
+    struct place *p, *next;
+
+    HASH_ITER(hh, all, p, next) {
+        HASH_DEL(all, p);
+        free(p->folder);
+        free(p);
+    }
+}
+
+struct seen { UT_hash_handle hh; char *key; };
+
+/* The same name in the same folder is the same input; another name for it, a link, is one of its own, and so are its results. */
+static char *key_of(struct place **places, const char *path)
+{
+    const struct place *p = place_of(places, path);
+
+    return p->there ? mem_printf("%jx:%jx%s", (uintmax_t)p->dev, (uintmax_t)p->ino, strrchr(path, '/')) : mem_strdup(path);
+}
 
 void paths_once(struct paths *p)
 {
     struct seen *all = NULL, *seen = mem_array(p->n + 1, sizeof(*seen)), *found;
+    struct place *places = NULL;
     size_t kept = 0;
 
     for (size_t i = 0; i < p->n; i++) {
-        HASH_FIND_STR(all, p->path[i], found);
+        char *key = key_of(&places, p->path[i]);
+        HASH_FIND_STR(all, key, found);
         if (found != NULL) {
+            free(key);
             free(p->path[i]);
             p->twice++;
             continue;
         }
-        seen[kept].path = p->path[kept] = p->path[i];
-        HASH_ADD_KEYPTR(hh, all, seen[kept].path, strlen(seen[kept].path), &seen[kept]);
+        seen[kept].key = key;
+        p->path[kept] = p->path[i];
+        HASH_ADD_KEYPTR(hh, all, key, strlen(key), &seen[kept]);
         kept++;
     }
     HASH_CLEAR(hh, all);
+    for (size_t i = 0; i < kept; i++)
+        free(seen[i].key);
     free(seen);
+    places_free(places);
     p->n = kept;
 }
 

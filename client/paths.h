@@ -9,7 +9,7 @@
 struct paths {
     char **path; size_t n, cap;         /* absolute */
     struct empty { char *path, *text; } *empty; size_t n_empty;       /* folders that gave nothing, and why */
-    size_t twice;                       /* named again, and taken once */
+    size_t twice;                       /* named again, perhaps by another path, and taken once */
     size_t comments;                    /* lines of lists that were passed over, each beginning with # */
 };
 
@@ -17,7 +17,7 @@ struct paths {
 void paths_add(struct paths *p, const char *path);
 /* A list, one path a line; empty lines and lines that begin with # are passed over: a file of such a name is ./#NAME there. "-": the standard input. */
 int  paths_read(struct paths *p, const char *file, struct err *e);
-/* Takes out what was named before. */
+/* Takes out what was named before, by whatever path its folder is reached. */
 void paths_once(struct paths *p);
 void paths_free(struct paths *p);
 

@@ -41,6 +41,14 @@ refused() {
   id=$(cd "$FARM/in" && sluice submit "#x.tf" --workflow none)
   is '.tasks | length' 1 sluice job tfs "$id"
   rm "$FARM/in/#x.tf"
+  # the same folder by other names: once; a link of another name in it is an input of its own
+  ln -s in "$FARM/alias"; ln -s a.tf "$FARM/in/z.tf"
+  cd "$FARM"
+  run --separate-stderr sluice submit "$FARM/in" "$FARM/alias" in//a.tf in/./a.tf in/deep/../a.tf "$FARM/alias/deep/er" --workflow none
+  [ "$status" -eq 0 ]
+  [[ $stderr == *"named more than once and taken once: 7 files"* ]]
+  is '.jobs[0].tasks' 3 sluice job show "$output"
+  rm "$FARM/in/z.tf" "$FARM/alias"
   # a FIFO, a folder without files, something that is none, an empty one, what is not there
   mkfifo "$FARM/fifo.tf"; head -c 5000 /dev/urandom >"$FARM/rubbish.tf"; : >"$FARM/empty.tf"
   run --separate-stderr sluice submit "$FARM/in/a.tf" "$FARM/fifo.tf" "$FARM/none" "$FARM/rubbish.tf" "$FARM/empty.tf" "$FARM/gone.tf" --workflow none
