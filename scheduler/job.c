@@ -74,7 +74,7 @@ struct job_change *job_change_create(struct job *j)
         .attempts = j->attempts, .time_limit = w->time_limit, .tasks = j->n_tasks, .done = j->n[TASK_DONE], .failed = j->n[TASK_FAILED],
         .skipped = j->skipped_files, .cancelled = j->n[TASK_CANCELLED], .retried = w->retried, .submitted = j->submitted, .begin = j->begin, .ended = j->ended,
         .stages = c->ran, .after = c->after, .reruns = j->reruns, .begun = j->begun, .pruned = j->pruned, .unpublished = j->ended && (w->records > 0 || j->loading),
-        .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max, .failures = c->failures };
+        .nice = w->nice.own, .nice_min = w->nice.min, .preempted = w->preempted, .straggler = j->straggler, .nice_max = w->nice.max, .failures = c->failures, .folder = j->folder, .unswept = j->unswept };
     j->changes++;
     j->row_due = false;
     return c;
@@ -168,6 +168,7 @@ void job_destroy(struct job *j)
     free(j->classes);
     free(j->why);
     free(j->full);
+    free(j->folder);
     free(j->unread);
     ran_free(j->ran);
     submit_free(j->submit);
@@ -328,6 +329,7 @@ void job_tick(struct jobs *jobs)
         pace_look(j, flow_now(jobs->flow));
         job_progress(j);
     }
+    sweep_tick(jobs);
     prune_tick(jobs);
     read_tick(jobs);
     stage_tick(jobs);

@@ -67,6 +67,8 @@ struct job {
     struct spans { double seconds[65]; unsigned n; } spans;      /* of the TFs done last */
     bool     row_due;                    /* its totals are not those of its row any more */
     bool     cancelling;
+    char    *folder;                     /* where its output really lies, as the worker saw it that looked at it; NULL: not known */
+    bool     unswept, sweeping; double sweep_at;         /* jobsweep.c */
 };
 
 TAILQ_HEAD(job_list, job);
@@ -88,6 +90,7 @@ struct jobs {
     struct staged *staged;               /* jobstage.c */
     uint64_t staged_files;
     struct junk *junk;                   /* jobjunk.c */
+    bool unswept; double next_sweep;     /* some job may be */
 };
 /* The shared copy of a short text, there until the end; NULL for NULL. */
 const char *jobs_word(struct jobs *jobs, const char *text);
@@ -130,6 +133,8 @@ void read_tick(struct jobs *jobs);
 void read_free(struct jobs *jobs);
 /* Its tasks are not in memory yet: the asker was told to try again. */
 bool job_is_unread(struct session *s, uint32_t id, const struct job *j);
+/* jobsweep.c */
+void sweep_tick(struct jobs *jobs);
 /* jobprune.c */
 void prune_tick(struct jobs *jobs);
 int  prune_resume(struct jobs *jobs, struct db *db, struct err *e);      /* at the start: what was begun, and files of jobs that never were */
@@ -199,6 +204,7 @@ char *task_stem_of(const struct job *j, uint64_t number);
 void task_stems(struct job *j);
 /* The same for a new job, whose names must not be those of another one that is on: then is called once, now or later. -1: it will not be: it is to be
  * tried again a little later. */
+bool job_names_again(const struct job *j);       /* its folder became known, and others came to it by another path: job_names once more */
 int  job_names(struct job *j, void (*then)(struct job *j, int rc, const struct err *e), struct err *e);
 
 /* Stores the job's row with its totals after what `more` writes, then calls then. more returns 1: nothing of it is to be stored. */

@@ -94,7 +94,7 @@ void job_gate(struct job *j)
         if (j->begin || j->after.kind != AFTER_NOTHING)
             job_put(j, CHANGE_KEEP, NULL, NULL, begun_then, NULL);
     }
-    j->work.paused = !j->stored || j->loading || j->held || j->full || j->releases > 0 || !j->begun;
+    j->work.paused = !j->stored || j->loading || j->held || j->full || j->sweeping || j->releases > 0 || !j->begun;
     if (was && !j->work.paused)
         flow_kick(j->work.flow);
 }

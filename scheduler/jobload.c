@@ -73,6 +73,9 @@ static int load_job(void *arg, const struct row_job *row)
     if (after_parse(row->after, &j->after, l->e) < 0)
         return err_prefix(l->e, "job %" PRIu64, row->id);
     j->unpublished = row->unpublished;
+    j->folder = mem_strdup(row->folder);
+    j->unswept = row->unswept || (!row->ended && w->output[0] != '\0');        /* workers may have gone while we were away */
+    l->jobs->unswept |= j->unswept;
     j->ended = row->ended;
     j->stored = true;
     ran_totals_read(&j->ran, row->stages);

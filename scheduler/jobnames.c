@@ -138,9 +138,18 @@ static int compare_names(struct naming *x, struct stem *mine, uint64_t other, st
     return rc;
 }
 
+static void stems_drop(struct job *j)
+{
+    for (size_t i = 0; i < j->n_files; i++) {
+        free(j->file[i].stem);
+        j->file[i].stem = NULL;
+    }
+}
+
 static void work(void *arg)
 {
     struct naming *x = arg;
+    stems_drop(&x->mine);                        /* of a first look */
     struct stem *mine = stems_give(&x->mine);
     struct db *db = x->n_other > 0 ? db_open_reader(x->dir, &x->why) : NULL;
 
@@ -170,19 +179,36 @@ static void other_add(struct naming *x, uint64_t id)
     x->other[x->n_other++] = id;
 }
 
+/* By the same path, or by two that lead to one. */
+static bool same_folder(const struct job *a, const struct job *b)
+{
+    return a->work.output[0] != '\0' && (strcmp(a->work.output, b->work.output) == 0 || (a->folder && b->folder && strcmp(a->folder, b->folder) == 0));
+}
+
 /* Others that are taken in now, into the same folder: their names are not on disk yet. */
 static const struct job *job_beside(const struct job *j, struct naming *x)
 {
     const struct job *other;
 
     TAILQ_FOREACH(other, &j->jobs->open, entry) {
-        if (other == j || j->work.output[0] == '\0' || strcmp(other->work.output, j->work.output) != 0)
+        if (other == j || !same_folder(j, other))
             continue;
         if (!other->stored)
             return other;
         other_add(x, other->work.id);
     }
     return NULL;
+}
+
+bool job_names_again(const struct job *j)
+{
+    const struct job *other;
+
+    TAILQ_FOREACH(other, &j->jobs->open, entry) {
+        if (other != j && same_folder(j, other) && strcmp(other->work.output, j->work.output) != 0)
+            return true;
+    }
+    return false;
 }
 
 int job_names(struct job *j, void (*then)(struct job *j, int rc, const struct err *e), struct err *e)

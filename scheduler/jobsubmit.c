@@ -415,20 +415,50 @@ static void store(struct submit *x)
         job_put(j, CHANGE_NEW, event_create(NULL, x->who, "job submit", NULL, j->work.name, NULL), files_write, submitted_then, x);
 }
 
+static void take_in(struct job *j)
+{
+    log_info("job %" PRIu64 ": %s: %" PRIu64 " TFs in %zu files, workflow %s, by %s", j->work.id, j->work.name, j->n_tasks, j->n_files, j->work.workflow, j->owner);
+    store(j->submit);
+}
+
+/* It is not taken now: all who asked are to ask again. */
+static void put_off(struct job *j, const struct err *e)
+{
+    for (struct submit_ask *a = j->submit->asks; a; a = a->next) {
+        struct session *s = session_find(a->ref);
+        if (s)
+            session_busy(s, a->ref.id, e->text, ASK_AGAIN_MS);
+    }
+    job_discard(j);
+}
+
+/* Held against the names of those that came to its folder by another path. */
+static void renamed_then(struct job *j, int rc, const struct err *e)
+{
+    if (rc < 0)
+        refuse(j, e, "OutputExists");
+    else
+        take_in(j);
+}
+
 /* Its output folder was looked at. */
-static void checked_then(void *arg, int rc, const struct err *e)
+static void checked_then(void *arg, int rc, const char *real, const struct err *e)
 {
     struct job *j = arg;
+    struct err busy;
 
     if (rc < 0) {
         refuse(j, e, "OutputUnusable");
         return;
     }
-    log_info("job %" PRIu64 ": %s: %" PRIu64 " TFs in %zu files, workflow %s, by %s", j->work.id, j->work.name, j->n_tasks, j->n_files, j->work.workflow, j->owner);
-    store(j->submit);
+    j->folder = mem_strdup(real);
+    if (!job_names_again(j))
+        take_in(j);
+    else if (job_names(j, renamed_then, &busy) < 0)
+        put_off(j, &busy);
 }
 
-/* The names of its results are its own. */
+/* The names of its results are its own, as far as the path of its folder tells. */
 static void named_then(struct job *j, int rc, const struct err *e)
 {
     if (rc < 0) {
@@ -548,8 +578,6 @@ void job_submit(struct session *s, uint32_t id, const void *m)
     jobs->last_id++;
     ask_add(j->submit, s, id, false);
     j->submit->ask_other = j->after.kind != AFTER_NOTHING && job_find(jobs, j->after.job) == NULL;
-    if (job_names(j, named_then, &e) == 0)
-        return;
-    session_busy(s, id, e.text, ASK_AGAIN_MS);
-    job_discard(j);
+    if (job_names(j, named_then, &e) < 0)
+        put_off(j, &e);
 }

@@ -69,6 +69,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/jobprune.c \
 	%D%/jobread.c \
 	%D%/jobsubmit.c \
+	%D%/jobsweep.c \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/nice_work.c \
 	%D%/outcheck.c \

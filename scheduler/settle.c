@@ -641,6 +641,13 @@ static unsigned were_in_devices(const struct fnode *n)
     return v.devices_usable > 0 ? v.devices_usable : 1;
 }
 
+/* Its worker says nothing more of it. */
+static void may_have_left(struct flow *f, const struct charge *c)
+{
+    if (c->key.is_job)
+        job_may_have_left(f->d->jobs, c->key.work);
+}
+
 void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *text, bool died)
 {
     unsigned had = n->account.n, suspects = died ? were_in_devices(n) : 0;
@@ -649,6 +656,7 @@ void settle_lost(struct flow *f, struct fnode *n, const char *word, const char *
     while ((c = TAILQ_FIRST(&n->account.charges))) {
         struct tf *t = c->tf;
         bool goes_on = t && tf_detach(t, c);
+        may_have_left(f, c);
         if (goes_on)
             lost_try(t, c, word, text);
         if (suspects > 0 && !c->building) {
@@ -781,6 +789,7 @@ static void missing_fail(struct fnode *n)
         struct tf *t = c->tf;
         if (!c->seen) {
             bool goes_on = t && tf_detach(t, c);
+            may_have_left(f, c);
             if (goes_on)
                 lost_try(t, c, "Forgotten", "the worker came back without it");
             ledger_return(&f->ledger, c);

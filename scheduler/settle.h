@@ -38,6 +38,7 @@ void job_store_record(struct record *r);
 /* r was counted as done, and has failed since: its result could not be published. */
 void run_unpublished(struct record *r);
 void job_unpublished(struct record *r);
+void job_may_have_left(struct jobs *jobs, uint64_t id);  /* a worker went that had a try of it: half a result may lie in its folder */
 /* A try at a job's TF that came to nothing while another one is under way, or will be. */
 void job_store_try(struct tf *t, struct fence at, const char *node, const struct tried *how);
 void record_free(struct record *r);

@@ -8,7 +8,7 @@
 
 enum {
     DB_APPLICATION_ID = 0x534c5543,       /* "SLUC" */
-    DB_VERSION        = 9,                /* of schema.sql */
+    DB_VERSION        = 10,               /* of schema.sql */
     DB_VERSION_MOST   = 1000,             /* no schema will get there: a number above it is damage */
     DB_PAGE           = 4096,
     DB_STATEMENTS     = 19,

@@ -97,7 +97,7 @@ static const struct column job_columns[] = {
     { "nice", INT, AT(nice) }, { "nice_min", INT, AT(nice_min) }, { "nice_max", INT, AT(nice_max) },
     { "preempted", U64, AT(preempted) }, { "straggler", REAL, AT(straggler) },
     { "after", TEXT, AT(after) }, { "reruns", U32, AT(reruns) }, { "begun", BOOL, AT(begun) }, { "pruned", INT, AT(pruned) },
-    { "unpublished", BOOL, AT(unpublished) }, { "failures", TEXT, AT(failures) },
+    { "unpublished", BOOL, AT(unpublished) }, { "failures", TEXT, AT(failures) }, { "folder", TEXT, AT(folder) }, { "unswept", BOOL, AT(unswept) },
 };
 #undef ROW
 #define ROW row_job_file

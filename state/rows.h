@@ -71,7 +71,7 @@ struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;
     uint32_t uid, gid; int priority; uint32_t attempts; double time_limit; uint64_t tasks, done, failed, skipped, cancelled, retried;
     int64_t submitted, begin, ended; const char *stages; int nice, nice_min, nice_max; uint64_t preempted; double straggler;
-    const char *after; uint32_t reruns; bool begun; int pruned; bool unpublished; const char *failures;
+    const char *after; uint32_t reruns; bool begun; int pruned; bool unpublished; const char *failures, *folder; bool unswept;
 };
 int rows_put_job(struct db *db, const struct row_job *j, struct err *e);
 int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e);

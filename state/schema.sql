@@ -169,7 +169,9 @@ CREATE TABLE job (
     begun       INTEGER NOT NULL DEFAULT 0, -- what it was to wait for (its time, a job) has come
     pruned      INTEGER NOT NULL DEFAULT 0, -- its files, tasks and tries are removed: 1 being done, 2 done
     unpublished INTEGER NOT NULL DEFAULT 0, -- it is over, and results that were accepted may not be published yet
-    failures    TEXT                        -- tries that failed, by code: "WORD N,WORD N"
+    failures    TEXT,                       -- tries that failed, by code: "WORD N,WORD N"
+    folder      TEXT,                       -- where its output lies, all links followed, as a worker saw it at submit
+    unswept     INTEGER NOT NULL DEFAULT 0  -- tries of it that never came to an end may have left half results there
 ) STRICT;
 CREATE INDEX job_open ON job (id) WHERE ended = 0;
 CREATE INDEX job_pruning ON job (id) WHERE pruned = 1;

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "mem.h"
 #include "outcheck.h"
+#include "outname.h"
 #include "str.h"
 #include "worker.h"
 
@@ -275,6 +276,23 @@ static bool leads_outside(struct delivery *x)
     return outside;
 }
 
+static bool is_to_be_tried_again(enum deliver_end end)
+{
+    return end == DELIVER_AGAIN_FULL || end == DELIVER_AGAIN_READONLY || end == DELIVER_AGAIN_FAILING;
+}
+
+static enum deliver_end publish(struct delivery *x)
+{
+    struct err ignored;
+
+    if (leads_outside(x))
+        return DELIVER_DENIED;
+    enum deliver_end end = deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
+    if (end != DELIVER_OK && !is_to_be_tried_again(end))
+        deliver_remove(x->dir, x->stem, x->tf, x->fence, &ignored);        /* nobody will ever publish it */
+    return end;
+}
+
 static void run(struct pool_task *t)
 {
     struct delivery *x = CONTAINER_OF(t, struct delivery, task);
@@ -289,10 +307,10 @@ static void run(struct pool_task *t)
         x->end = leads_outside(x) ? DELIVER_DENIED : deliver_write(x->dir, x->stem, x->tf, x->fence, x->out, x->n, &x->why);
         break;
     case STEP_PUBLISH:
-        x->end = leads_outside(x) ? DELIVER_DENIED : deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
+        x->end = publish(x);
         break;
     case STEP_REMOVE:
-        x->end = deliver_remove(x->dir, x->stem, x->fence, &x->why);
+        x->end = deliver_remove(x->dir, x->stem, x->tf, x->fence, &x->why);
         break;
     }
     user_return();
@@ -323,10 +341,12 @@ static void begin(struct delivery *x, enum delivery_step step)
 /* Where an attempt's result lies, for sluiced. */
 static void name_files(struct delivery *x)
 {
+    char suffix[OUTNAME_SUFFIX];
+
+    outname_suffix(x->tf, x->fence, suffix);
     for (size_t i = 0; i < x->done->n_outputs; i++) {
         free(x->done->outputs[i]->file);
-        x->done->outputs[i]->file = mem_printf("%s/%s.%s.a%" PRIu64 "-%" PRIu64, x->dir, x->stem, x->done->outputs[i]->stage,
-                                               x->fence.epoch, x->fence.attempt);
+        x->done->outputs[i]->file = mem_printf("%s/%s.%s%s", x->dir, x->stem, x->done->outputs[i]->stage, suffix);
     }
 }
 
@@ -353,11 +373,6 @@ static const char *end_word(enum deliver_end end)
     };
 
     return (size_t)end < ARRAY_LEN(words) && words[end] != NULL ? words[end] : "OutputFailed";
-}
-
-static bool is_to_be_tried_again(enum deliver_end end)
-{
-    return end == DELIVER_AGAIN_FULL || end == DELIVER_AGAIN_READONLY || end == DELIVER_AGAIN_FAILING;
 }
 
 static void say_published(struct worker *w, struct tf_name tf, struct fence fence, const char *word, const char *why)

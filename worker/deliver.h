@@ -1,7 +1,7 @@
 /* deliver.h - results become files: written under the attempt's own name, published under the final one once sluiced accepted them
  *
  *   OUTPUT/STEM.STAGE          OUTPUT/STEM.STAGE.json        final names
- *   OUTPUT/STEM.STAGE.aE-K     OUTPUT/STEM.STAGE.json.aE-K   of try K in epoch E
+ *   OUTPUT/STEM.STAGE.aE-K-jJ  OUTPUT/STEM.STAGE.json.aE-K-jJ   of try K in epoch E for job J (-rR: for run R; outname.h)
  */
 #ifndef SLUICE_DELIVER_H
 #define SLUICE_DELIVER_H
@@ -46,7 +46,10 @@ enum deliver_end deliver_write(const char *output, const char *stem, struct tf_n
  * very TF, counts as published, any other is DELIVER_TAKEN. Then the attempt's names go. Files that are gone already count as published when the final names
  * are there and are this TF's. */
 enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e);
-enum deliver_end deliver_remove(const char *output, const char *stem, struct fence fence, struct err *e);
+enum deliver_end deliver_remove(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e);
+/* Removes what tries at TFs of a job that is over left in its output folder. -1: e. */
+int deliver_sweep(const char *output, uint64_t job, struct err *e);
+uint64_t deliver_job_of(int dir, const char *name);      /* of which job a provenance tells; 0: of none */
 bool deliver_stem_ok(const char *stem);          /* relative, no "..", no empty part */
 
 #endif

@@ -1,4 +1,4 @@
-/* outcheck.c - whether a user can deliver to a folder: it is tried, before a job or a run is accepted
+/* outcheck.c - whether a user can deliver to a folder: it is tried, before a job or a run is accepted; and what a job left there goes, once it is over
  *
  * From: link.c (CheckOutput).  To: a thread, with that user's rights; link.c (OutputChecked).
  * What a delivery will do is done: the folder is made, a file written, given a second name, removed. A full disk is no reason to refuse: results wait for it.
@@ -9,6 +9,7 @@
 #include "outcheck.h"
 
 #include "clock.h"
+#include "deliver.h"
 #include "file.h"
 #include "link.h"
 #include "log.h"
@@ -38,7 +39,9 @@ struct outcheck {
     char *output;
     struct stem { char *text; uint64_t tfs; } *stem; size_t n_stems;      /* sorted */
     char **roots; unsigned n_roots;
+    uint64_t sweep;                              /* the job; 0: it is looked at */
     enum err_code code; char text[400];
+    char *real;                                  /* where it lies, all links followed */
 };
 
 static unsigned pending;                         /* in this worker; only the loop counts */
@@ -174,7 +177,20 @@ static void try_folder(struct outcheck *c)
     }
     if (dir >= 0)
         close(dir);
-    free(real);
+    if (real)
+        str_mend(real, strlen(real));
+    c->real = real;
+}
+
+/* What a job that is over left there goes; nothing else is done. */
+static void sweep_folder(struct outcheck *c)
+{
+    struct err e;
+
+    if (output_check_roots(c->output, c->roots, c->n_roots, &e) == 0 && deliver_sweep(c->output, c->sweep, &e) == 0)
+        return;
+    c->code = ERR_FAILED;
+    snprintf(c->text, sizeof c->text, "%.380s", e.text);
 }
 
 static void run(struct pool_task *t)
@@ -185,11 +201,14 @@ static void run(struct pool_task *t)
         fail(c, "the owner's rights cannot be taken on", errno);
         return;
     }
-    try_folder(c);
+    if (c->sweep != 0)
+        sweep_folder(c);
+    else
+        try_folder(c);
     user_return();
 }
 
-static void answer(struct worker *w, uint32_t id, enum err_code code, const char *text)
+static void answer(struct worker *w, uint32_t id, enum err_code code, const char *text, char *real)
 {
     Sluice__OutputChecked m = SLUICE__OUTPUT_CHECKED__INIT;
     char shown[512];
@@ -198,6 +217,7 @@ static void answer(struct worker *w, uint32_t id, enum err_code code, const char
     m.has_code = 1;
     m.code = code;
     m.text = code ? shown : NULL;
+    m.real = code == 0 ? real : NULL;
     link_reply(w->link, id, &m.base);
 }
 
@@ -207,7 +227,7 @@ static void ended(struct pool_task *t)
 
     pending--;
     if (!t->dropped)
-        answer(c->worker, c->id, c->code, c->text);
+        answer(c->worker, c->id, c->code, c->text, c->real);
     for (unsigned i = 0; i < c->n_roots; i++)
         free(c->roots[i]);
     for (size_t i = 0; i < c->n_stems; i++)
@@ -215,6 +235,7 @@ static void ended(struct pool_task *t)
     free(c->stem);
     free(c->roots);
     free(c->output);
+    free(c->real);
     free(c);
 }
 
@@ -230,11 +251,11 @@ static void take_stems(struct outcheck *c, const Sluice__CheckOutput *m)
 void outcheck_take(struct worker *w, uint32_t id, const Sluice__CheckOutput *m)
 {
     if (m->output == NULL || m->output[0] != '/') {
-        answer(w, id, ERR_PROTOCOL, "an absolute path is wanted");
+        answer(w, id, ERR_PROTOCOL, "an absolute path is wanted", NULL);
         return;
     }
     if (pending == CHECKS_MOST) {
-        answer(w, id, ERR_STATE, "too many folders are being looked at here");
+        answer(w, id, ERR_STATE, "too many folders are being looked at here", NULL);
         return;
     }
     struct outcheck *c = mem_zalloc(sizeof *c);
@@ -242,6 +263,7 @@ void outcheck_take(struct worker *w, uint32_t id, const Sluice__CheckOutput *m)
     c->user = (struct user_id){ m->has_uid && m->has_gid, m->uid, m->gid };
     c->id = id;
     c->output = mem_strdup(m->output);
+    c->sweep = m->sweep;
     take_stems(c, m);
     c->n_roots = w->conf->n_roots_output;
     c->roots = mem_array(c->n_roots + 1, sizeof *c->roots);

@@ -10,7 +10,7 @@ struct worker;
 
 /* Where it leads by symbolic links, as far as it is there already, counts: below one of the roots (none: anywhere). May block. -1: e. */
 int output_check_roots(const char *output, char *const *roots, unsigned n, struct err *e);
-/* Tries it in a thread; answers OutputChecked to that question. */
+/* Tries it, or sweeps it, in a thread; answers OutputChecked to that question. */
 void outcheck_take(struct worker *w, uint32_t id, const Sluice__CheckOutput *m);
 
 #endif

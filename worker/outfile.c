@@ -9,9 +9,9 @@
 
 #include "file.h"
 #include "mem.h"
+#include "outname.h"
 #include "str.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -71,11 +71,6 @@ static enum deliver_end fail(struct err *e, const char *path)
     return end;
 }
 
-static void suffix_of(struct fence f, char out[64])
-{
-    snprintf(out, 64, ".a%" PRIu64 "-%" PRIu64, f.epoch, f.attempt);
-}
-
 static char *folder_of(const char *output, const char *stem)
 {
     const char *slash = strrchr(stem, '/');
@@ -107,8 +102,8 @@ static bool is_number(const json_t *j, const char *key, uint64_t value)
     return json_is_integer(v) && (uint64_t)json_integer_value(v) == value;
 }
 
-/* Whether that provenance tells of this TF of this run or job. */
-static bool tells_of(int dir, const char *name, struct tf_name tf)
+/* NULL: there is none. */
+static json_t *provenance(int dir, const char *name)
 {
     int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
@@ -116,11 +111,28 @@ static bool tells_of(int dir, const char *name, struct tf_name tf)
 
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= PROVENANCE_MOST)
         j = json_loadfd(fd, 0, NULL);
-    bool ours = is_number(j, tf.run ? "run" : "job", tf.run ? tf.run : tf.job) && is_number(j, "tf", tf.id);
-    json_decref(j);
     if (fd >= 0)
         close(fd);
+    return j;
+}
+
+/* Whether that provenance tells of this TF of this run or job. */
+static bool tells_of(int dir, const char *name, struct tf_name tf)
+{
+    json_t *j = provenance(dir, name);
+    bool ours = is_number(j, tf.run ? "run" : "job", tf.run ? tf.run : tf.job) && is_number(j, "tf", tf.id);
+
+    json_decref(j);
     return ours;
+}
+
+uint64_t deliver_job_of(int dir, const char *name)
+{
+    json_t *j = provenance(dir, name);
+    json_int_t job = json_integer_value(json_object_get(j, "job"));
+
+    json_decref(j);
+    return job > 0 ? (uint64_t)job : 0;
 }
 
 /* By the provenance beside a final name. */
@@ -245,11 +257,11 @@ static enum deliver_end make_folder(const char *folder, struct err *e)
 
 enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, struct err *e)
 {
-    char suffix[64], *folder = folder_of(output, stem);
+    char suffix[OUTNAME_SUFFIX], *folder = folder_of(output, stem);
     enum deliver_end end = make_folder(folder, e);
     struct err ignored;
 
-    suffix_of(fence, suffix);
+    outname_suffix(tf, fence, suffix);
     for (unsigned i = 0; i < n && end == DELIVER_OK; i++) {
         char *final = mem_printf("%s/%s.%s", output, stem, out[i].stage);
         end = look_at(AT_FDCWD, final, tf, e);
@@ -271,38 +283,12 @@ enum deliver_end deliver_write(const char *output, const char *stem, struct tf_n
     if (end == DELIVER_OK)
         end = sync_folder(folder, e);
     if (end != DELIVER_OK)
-        deliver_remove(output, stem, fence, &ignored);           /* what lies there half would keep the disk full */
+        deliver_remove(output, stem, tf, fence, &ignored);           /* what lies there half would keep the disk full */
     free(folder);
     return end;
 }
 
 /* ---- the names of an attempt ------------------------------------------------------------------------ */
-
-/* "STAGE" or "STAGE.json". */
-static bool is_stage(const char *text, size_t n)
-{
-    size_t i = 0;
-
-    while (i < n && (islower((unsigned char)text[i]) || isdigit((unsigned char)text[i]) || text[i] == '_' || text[i] == '-'))
-        i++;
-    return i > 0 && (i == n || (n - i == 5 && strncmp(text + i, ".json", 5) == 0));
-}
-
-/* How much of a name comes before ".aEPOCH-ATTEMPT", whatever try that is; 0: it is no try's. */
-static size_t before_try(const char *name)
-{
-    static const char digits[] = "0123456789";
-    const char *dot = strrchr(name, '.');
-
-    if (dot == NULL || dot[1] != 'a')
-        return 0;
-    size_t epoch = strspn(dot + 2, digits);
-    const char *dash = dot + 2 + epoch;
-    if (epoch == 0 || *dash != '-')
-        return 0;
-    size_t attempt = strspn(dash + 1, digits);
-    return attempt == 0 || dash[1 + attempt] != '\0' ? 0 : (size_t)(dot - name);
-}
 
 static size_t before_suffix(const char *name, const char *suffix)
 {
@@ -321,14 +307,15 @@ static enum deliver_end each(const char *folder, const char *stem, const char *s
     enum deliver_end end = DELIVER_OK;
     DIR *d = opendir(folder);
     struct dirent *entry;
+    struct tf_name ignored;
 
     *count = 0;
     if (d == NULL)
         return errno == ENOENT ? DELIVER_OK : fail(e, folder);
     while (end == DELIVER_OK && (entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
-        size_t n = suffix ? before_suffix(name, suffix) : before_try(name);
-        if (n <= n_base + 1 || strncmp(name, base, n_base) != 0 || name[n_base] != '.' || !is_stage(name + n_base + 1, n - n_base - 1))
+        size_t n = suffix ? before_suffix(name, suffix) : outname_tried(name, &ignored);
+        if (n <= n_base + 1 || strncmp(name, base, n_base) != 0 || name[n_base] != '.' || !outname_is_stage(name + n_base + 1, n - n_base - 1))
             continue;
         ++*count;
         if (fn != NULL)
@@ -344,13 +331,33 @@ static enum deliver_end unlink_one(int dir, const char *name, void *arg, struct 
     return unlinkat(dir, name, 0) < 0 && errno != ENOENT ? fail(e, name) : DELIVER_OK;
 }
 
-enum deliver_end deliver_remove(const char *output, const char *stem, struct fence fence, struct err *e)
+/* What a former release wrote says in its .json alone whose it is: of this TF, or half and without one. */
+static bool is_former_of(int dir, const char *name, struct tf_name tf, bool half_too)
 {
-    char suffix[64], *folder = folder_of(output, stem);
+    struct tf_name whose;
+    size_t n = outname_tried(name, &whose), n_final = n > 5 && strncmp(name + n - 5, ".json", 5) == 0 ? n - 5 : n;
+    char *json = mem_printf("%.*s.json%s", (int)n_final, name, name + n);
+    bool is = tells_of(dir, json, tf) || (half_too && !is_there(dir, json));
+
+    free(json);
+    return is;
+}
+
+static enum deliver_end unlink_former(int dir, const char *name, void *arg, struct err *e)
+{
+    return is_former_of(dir, name, *(struct tf_name *)arg, true) ? unlink_one(dir, name, NULL, e) : DELIVER_OK;
+}
+
+enum deliver_end deliver_remove(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e)
+{
+    char suffix[OUTNAME_SUFFIX], *folder = folder_of(output, stem);
     unsigned n;
 
-    suffix_of(fence, suffix);
+    outname_suffix(tf, fence, suffix);
     enum deliver_end end = each(folder, stem, suffix, unlink_one, NULL, &n, e);
+    outname_former(fence, suffix);
+    if (end == DELIVER_OK && n == 0)
+        end = each(folder, stem, suffix, unlink_former, &tf, &n, e);
     free(folder);
     return end;
 }
@@ -441,12 +448,14 @@ static enum deliver_end link_one(int dir, const char *name, void *arg, struct er
 /* Left by another try at the TF that is published under that name, whole or half: it can never be published any more. */
 static bool is_left(int dir, const char *name, struct tf_name tf)
 {
-    size_t n_try = before_try(name), n = n_try > 5 && strncmp(name + n_try - 5, ".json", 5) == 0 ? n_try - 5 : n_try;
-    char *final = mem_printf("%.*s", (int)n, name), *json = mem_printf("%s.json%s", final, name + n_try);
-    bool left = is_ours(dir, final, tf) && (!is_there(dir, json) || tells_of(dir, json, tf));
+    struct tf_name whose;
+    size_t n_try = outname_tried(name, &whose), n = n_try > 5 && strncmp(name + n_try - 5, ".json", 5) == 0 ? n_try - 5 : n_try;
 
+    if (whose.run != 0 || whose.job != 0)
+        return whose.run == tf.run && whose.job == tf.job;
+    char *final = mem_printf("%.*s", (int)n, name);
+    bool left = is_ours(dir, final, tf) && is_former_of(dir, name, tf, true);
     free(final);
-    free(json);
     return left;
 }
 
@@ -486,13 +495,42 @@ static enum deliver_end published_before(const char *folder, const char *stem, s
     return end;
 }
 
+static enum deliver_end look_former(int dir, const char *name, void *arg, struct err *e)
+{
+    (void)e;
+    return is_former_of(dir, name, *(struct tf_name *)arg, false) ? DELIVER_OK : DELIVER_TAKEN;
+}
+
+/* Accepted by a former release, and not yet published by it. */
+static bool is_former(const char *folder, const char *stem, struct tf_name tf, const char *suffix)
+{
+    struct err ignored;
+    unsigned n;
+
+    return each(folder, stem, suffix, look_former, &tf, &n, &ignored) == DELIVER_OK && n > 0;
+}
+
+/* The suffix under which the files of a try lie. */
+static void suffix_there(const char *folder, const char *stem, struct tf_name tf, struct fence fence, char suffix[OUTNAME_SUFFIX])
+{
+    struct err ignored;
+    unsigned n;
+
+    outname_suffix(tf, fence, suffix);
+    if (each(folder, stem, suffix, NULL, NULL, &n, &ignored) != DELIVER_OK || n > 0)
+        return;
+    outname_former(fence, suffix);
+    if (!is_former(folder, stem, tf, suffix))
+        outname_suffix(tf, fence, suffix);
+}
+
 enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e)
 {
-    char suffix[64], *folder = folder_of(output, stem);
+    char suffix[OUTNAME_SUFFIX], *folder = folder_of(output, stem);
     struct publish data = { suffix, tf, false, 0 }, json = { suffix, tf, true, 0 };
     unsigned n = 0;
 
-    suffix_of(fence, suffix);
+    suffix_there(folder, stem, tf, fence, suffix);
     enum deliver_end end = each(folder, stem, suffix, look_one, &data, &n, e);
     if (end == DELIVER_OK && n == 0)
         end = published_before(folder, stem, &data, suffix + 2, e);

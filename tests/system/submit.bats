@@ -195,7 +195,7 @@ refused() {
   kill -9 "$(jq -r .pid "$FARM/farm/run/mi50-001/status.json")"
   [ -z "$(find "$FARM/out" -type f)" ]
   # as far as it had come: the try's own name, and half of the bytes
-  half=$FARM/out/$(basename "${whole[0]}").a1-1
+  half=$FARM/out/$(basename "${whole[0]}").a1-1-j$id
   head -c $(($(stat -c %s "${whole[0]}") / 2)) "${whole[0]}" >"$half"
   farm_up
   sluice wait job "$id" --timeout 60s
@@ -208,14 +208,56 @@ refused() {
   sluice check
 }
 
+@test "a worker is killed and never comes back, the job is cancelled: another node removes what lies there half, also after a restart; results stay" {
+  farm_up --nodes mi50:3 --nominal mi50=1500
+  sluice move mi50-001,mi50-002 --to async --wait --timeout 20s
+  f=$(sample 2)
+  mkdir "$FARM/in"; cp "$f" "$FARM/in/first.tf"
+  kept=$(sluice submit "$FARM/in/first.tf" --output "$FARM/out" --wait --quiet)
+  cp "$FARM"/out/first.0.digits "$FARM/whole"
+  for i in 1 2 3 4; do cp "$f" "$FARM/in/more-$i.tf"; done
+  id=$(sluice submit "$FARM"/in/more-*.tf --output "$FARM/out")
+  wait_until 20 eval '[ -n "$(json ".tasks[] | select(.state == \"running\" and .node == \"mi50-001\") | .id" sluice job tfs '"$id"')" ]'
+  kill -9 "$(jq -r .pid "$FARM/farm/run/mi50-001/status.json")"
+  for name in more-1.0.digits.a1-1 more-2.0.digits.json.a1-2; do head -c 1000 "$FARM/whole" >"$FARM/out/$name-j$id"; done
+  head -c 1000 "$FARM/whole" >"$FARM/out/more-1.0.digits.a1-1-j$((id + 1))"
+  wait_until 20 is '.nodes[] | select(.name == "mi50-001") | .state' down sluice nodes
+  sluice job cancel "$id" "wrong list"
+  run sluice wait job "$id" --timeout 60s
+  [ "$status" -eq 11 ]
+  wait_until 30 eval '[ -z "$(find "$FARM/out" -name "*-j'"$id"'")" ]'
+  [ -e "$FARM/out/more-1.0.digits.a1-1-j$((id + 1))" ]           # of another job
+  cmp "$FARM/whole" "$FARM/out/first.0.digits"
+  # who could do it is away: it is done when there is somebody
+  id=$(sluice submit "$FARM"/in/more-*.tf --output "$FARM/out2")
+  wait_until 20 eval '[ -n "$(json ".tasks[] | select(.state == \"running\" and .node == \"mi50-002\") | .id" sluice job tfs '"$id"')" ]'
+  kill -9 "$(jq -r .pid "$FARM/farm/run/mi50-002/status.json")" "$(jq -r .pid "$FARM/farm/run/mi50-003/status.json")"
+  head -c 1000 "$FARM/whole" >"$FARM/out2/more-3.0.digits.a1-1-j$id"
+  wait_until 20 is '[.nodes[].state] | unique | join(" ")' down sluice nodes
+  sluice job cancel "$id"
+  run sluice wait job "$id" --timeout 60s
+  [ "$status" -eq 11 ]
+  kill -9 "$(json '.status[0].pid' sluice status)"
+  farm_up
+  wait_until 30 eval '[ -z "$(find "$FARM/out2" -name "*-j'"$id"'")" ]'
+  sluice check
+}
+
 @test "names of results never collide: refused at submit while it can be seen, else the TF fails; nothing is done without a result of its own" {
   async_farm 300
   mkdir "$FARM/a" "$FARM/b"; cp "$(sample 2)" "$FARM/a/x.tf"; cp "$(sample 2)" "$FARM/b/x.tf"; cp "$(sample 2)" "$FARM/b/y.tf"
   first=$(sluice submit "$FARM/a/x.tf" --output "$FARM/out" --hold)
   refused 4 "job $first is on and delivers results of the name x into that folder" sluice submit "$FARM/b/x.tf" --output "$FARM/out"
-  # the same folder by another name cannot be seen: the second to be done fails
-  ln -s out "$FARM/alias"; mkdir -p "$FARM/out"
-  second=$(sluice submit "$FARM/b/x.tf" --output "$FARM/alias" --hold)
+  # so it is when one came to that folder by another path, also after a restart
+  ln -s out "$FARM/alias"; mkdir -p "$FARM/deep"; ln -s ../alias "$FARM/deep/alias"
+  refused 4 "job $first is on and delivers results of the name x into that folder" sluice submit "$FARM/b/x.tf" --output "$FARM/alias"
+  sluice down --dir "$FARM/farm"; farm_up
+  for out in "$FARM/deep/alias" "$FARM//deep/../out/./" "$FARM/out/"; do
+    refused 4 "job $first is on and delivers results of the name x into that folder" sluice submit "$FARM/b/x.tf" --output "$out"
+  done
+  # what leads there only later cannot be seen: the second to be done fails
+  second=$(sluice submit "$FARM/b/x.tf" --output "$FARM/later" --hold)
+  rmdir "$FARM/later"; ln -s out "$FARM/later"
   sluice job release "$first"
   sluice wait job "$first" --timeout 60s
   sluice job release "$second"

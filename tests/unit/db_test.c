@@ -98,7 +98,7 @@ static void first_open_makes_it_and_the_epoch_grows(void **state)
         assert_string_equal(db_dir(db), in(*state, "a/b/state"));
         db_close(db);
     }
-    assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 9);
+    assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 10);
     struct stat st;
     assert_int_equal(stat(in(dir, "state.reserve"), &st), 0);
     assert_int_equal(st.st_size, 4 << 20);
@@ -240,17 +240,17 @@ static void broken_files_are_left_and_the_command_is_named(void **state)
 static void foreign_and_newer_databases_are_refused(void **state)
 {
     fill_marks(*state, 5);
-    raw(*state, "PRAGMA user_version = 10");
-    refuses(*state, NULL, ERR_STATE, "schema version 10", "up to 9", "--restore", NULL);
+    raw(*state, "PRAGMA user_version = 11");
+    refuses(*state, NULL, ERR_STATE, "schema version 11", "up to 10", "--restore", NULL);
     char *report = NULL;
     struct err e = { 0 };
     assert_int_equal(db_recover(*state, &report, &e), -1);
-    assert_non_null(strstr(e.text, "schema version 10"));
+    assert_non_null(strstr(e.text, "schema version 11"));
     free(report);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM mark"), 5);
     raw(*state, "PRAGMA user_version = 200000000");
     refuses(*state, NULL, ERR_FAILED, "is damaged", "--recover", NULL);
-    raw(*state, "PRAGMA user_version = 9; PRAGMA application_id = 4711");
+    raw(*state, "PRAGMA user_version = 10; PRAGMA application_id = 4711");
     refuses(*state, NULL, ERR_FAILED, "another program", NULL);
     raw(*state, "PRAGMA application_id = 1397511491");
     raw(*state, "UPDATE meta SET value = '00112233445566778899aabbccddeeff' WHERE key = 'id'");
@@ -262,7 +262,7 @@ static void foreign_and_newer_databases_are_refused(void **state)
 static const struct db_migration two_steps[] = {
     { 1, "CREATE TABLE first_step (a INTEGER) STRICT" },
     { 2, "ALTER TABLE mark ADD COLUMN ticket TEXT; UPDATE mark SET ticket = 'T' || id" },
-    { 10, "CREATE INDEX mark_ticket ON mark (ticket)" },
+    { 11, "CREATE INDEX mark_ticket ON mark (ticket)" },
 };
 
 static void older_schemas_come_forward_with_a_copy(void **state)
@@ -278,7 +278,7 @@ static void older_schemas_come_forward_with_a_copy(void **state)
         assert_non_null(db);
         assert_int_equal(marks_in(db, true), 20);
         db_close(db);
-        assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 10);
+        assert_int_equal(raw_int(in(dir, "state.db"), "PRAGMA user_version"), 11);
         assert_int_equal(raw_int(in(dir, "state.db"), "SELECT count(*) FROM mark WHERE ticket = 'T' || id"), 20);
         assert_int_equal(raw_int(in(dir, "state.db"), "SELECT count(*) FROM sqlite_schema WHERE name = 'first_step'"), from == 0);
         snprintf(begin, sizeof begin, "state.db.v%d-", from);
@@ -286,7 +286,7 @@ static void older_schemas_come_forward_with_a_copy(void **state)
         snprintf(copy, sizeof copy, "%s/%s", dir, find(dir, begin));
         assert_int_equal(raw_int(copy, "PRAGMA user_version"), from);
         assert_int_equal(raw_int(copy, "SELECT count(*) FROM mark"), 20);
-        refuses(dir, NULL, ERR_STATE, "schema version 10", NULL);          /* and the older program refuses it now */
+        refuses(dir, NULL, ERR_STATE, "schema version 11", NULL);          /* and the older program refuses it now */
     }
 }
 
@@ -296,7 +296,7 @@ static void version_1_comes_forward(void **state)
 {
     fill_marks(*state, 3);
     raw(*state, "DROP INDEX job_key; DROP INDEX job_pruning; ALTER TABLE job DROP COLUMN after; ALTER TABLE job DROP COLUMN reruns; ALTER TABLE job DROP COLUMN begun;"
-                "ALTER TABLE job DROP COLUMN pruned; ALTER TABLE job DROP COLUMN unpublished; ALTER TABLE job DROP COLUMN failures; ALTER TABLE task DROP COLUMN log; DROP TABLE attempt;"
+                "ALTER TABLE job DROP COLUMN pruned; ALTER TABLE job DROP COLUMN unpublished; ALTER TABLE job DROP COLUMN failures; ALTER TABLE job DROP COLUMN folder; ALTER TABLE job DROP COLUMN unswept; ALTER TABLE task DROP COLUMN log; DROP TABLE attempt;"
                 "ALTER TABLE run DROP COLUMN stages; ALTER TABLE run_tf DROP COLUMN stages; ALTER TABLE job DROP COLUMN stages; DROP TABLE known_device; DROP TABLE known_boot; PRAGMA user_version = 1;"
                 "ALTER TABLE run DROP COLUMN nice; ALTER TABLE run DROP COLUMN nice_min; ALTER TABLE run DROP COLUMN nice_max;"
                 "ALTER TABLE job DROP COLUMN preempted; ALTER TABLE job DROP COLUMN straggler; ALTER TABLE task DROP COLUMN tries; ALTER TABLE task DROP COLUMN deaths;"
@@ -308,7 +308,7 @@ static void version_1_comes_forward(void **state)
     assert_non_null(db);
     assert_int_equal(marks_in(db, true), 3);
     db_close(db);
-    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 9);
+    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 10);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(*) FROM run_tf WHERE tf = 7 AND stages IS NULL"), 1);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(stages) FROM run"), 0);
     assert_int_equal(raw_int(in(*state, "state.db"), "SELECT count(stages) FROM job"), 0);
@@ -322,13 +322,13 @@ static void version_1_comes_forward(void **state)
 static void failed_migration_changes_nothing(void **state)
 {
     static const struct db_migration bad[] = {
-        { 10, "ALTER TABLE mark ADD COLUMN ticket TEXT; DELETE FROM mark" },
-        { 11, "ALTER TABLE no_such_table ADD COLUMN x TEXT" },
+        { 11, "ALTER TABLE mark ADD COLUMN ticket TEXT; DELETE FROM mark" },
+        { 12, "ALTER TABLE no_such_table ADD COLUMN x TEXT" },
     };
     fill_marks(*state, 20);
     struct db_hooks hooks = { .migrations = bad, .n_migrations = 2 };
-    refuses(*state, &hooks, ERR_FAILED, "migration of the schema to version 11", "no_such_table", NULL);
-    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 9);
+    refuses(*state, &hooks, ERR_FAILED, "migration of the schema to version 12", "no_such_table", NULL);
+    assert_int_equal(raw_int(in(*state, "state.db"), "PRAGMA user_version"), 10);
     struct db *db = open_good(*state);
     assert_int_equal(marks_in(db, true), 20);
     db_close(db);

@@ -430,6 +430,82 @@ static void what_a_worker_said_before_the_tasks_are_read_goes_with_it(void **sta
     assert_int_equal(the_job(id)->n[TASK_DONE], 1);
 }
 
+/* ---- what a job left ---- */
+
+/* What that node is asked about a folder, within a second; NULL: nothing. */
+static Sluice__CheckOutput *asked(struct node *n)
+{
+    Sluice__CheckOutput *m = NULL;
+
+    for (int i = 0; i < 20 && (m = TAKE(n->session, sluice__check_output)) == NULL; i++)
+        world_pass(0.05);
+    return m;
+}
+
+static void answer_asked(struct node *n)
+{
+    Sluice__OutputChecked m = SLUICE__OUTPUT_CHECKED__INIT;
+
+    m.has_code = true;
+    for (uint32_t id = 1; id < 1000; id++)               /* one that was not asked is passed over */
+        outcheck_answer(n->session, id, &m);
+    world_turn();
+}
+
+/* Its worker is killed with half a result on the disk, and nothing of the job comes any more: somebody else removes it, once nothing of it is on. */
+static void what_a_job_that_is_over_left_half_is_removed(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1 };
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+    Sluice__RerunJob again = SLUICE__RERUN_JOB__INIT;
+    Sluice__CheckOutput *x;
+
+    (void)state;
+    m.has_id = again.has_id = true;
+    m.id = again.id = submit(&w, NULL);
+    finish_all();
+    assert_false(the_job(m.id)->unswept);                /* every try came to its end: nobody looks */
+
+    m.id = again.id = submit(&w, NULL);
+    Sluice__Assign *a = assigned_to(n1, 5);
+    answer_built(n1, a);
+    FREE(a);
+    world_disconnect(n1);
+    flow_worker_lost(n1, "its connection was closed");
+    job_cancel(client, 6, &m);
+    world_turn();
+    assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_CANCELLED);
+    assert_true(the_job(m.id)->unswept);
+    assert_null(asked(n2));                              /* an older worker cannot do it */
+
+    world_restart();                                     /* nor is it forgotten */
+    client = world_peer("client");
+    world_connect(n2, NULL, 0, NULL);
+    assert_true(the_job(m.id)->unswept);
+    n2->registered->has_checks_output = n2->registered->checks_output = n2->registered->has_sweeps_output = n2->registered->sweeps_output = true;
+    assert_non_null(x = asked(n2));
+    assert_int_equal(x->sweep, m.id);
+    assert_string_equal(x->output, the_job(m.id)->work.output);
+    FREE(x);
+
+    job_rerun(client, 7, &again);                        /* meanwhile no try of it begins: its files would go, too */
+    world_pass(1);
+    world_turn();
+    assert_null(TAKE(n2->session, sluice__assign));
+    answer_asked(n2);
+    a = assigned_to(n2, 5);
+    answer_built(n2, a);
+    answer_done(n2, a, true);
+    world_turn();
+    answer_published(n2, a);
+    FREE(a);
+    world_connect(n1, NULL, 0, NULL);
+    finish_all();
+    assert_int_equal(the_job(m.id)->n[TASK_DONE], 2);
+    assert_false(the_job(m.id)->unswept);
+    assert_null(asked(n2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +517,7 @@ int main(void)
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
         WITH_WORLD(crashes_are_kept_and_purged),
+        WITH_WORLD(what_a_job_that_is_over_left_half_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void written_then_published_once(void **unused)
     struct err e;
 
     write_as(first, "7/tf-1", "hello");
-    assert_folder("7", "tf-1.digits.a3-1 tf-1.digits.json.a3-1");
+    assert_folder("7", "tf-1.digits.a3-1-j7 tf-1.digits.json.a3-1-j7");
     assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, &e), DELIVER_OK);
     assert_folder("7", "tf-1.digits tf-1.digits.json");
     assert_content("7/tf-1.digits", "hello");
@@ -114,7 +114,7 @@ static void other_bytes_are_never_replaced(void **unused)
     assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_TAKEN);
     assert_non_null(strstr(e.text, "a.digits"));
     assert_content("a.digits", "hello");
-    assert_int_equal(deliver_remove(dir, "a", second, &e), DELIVER_OK);
+    assert_int_equal(deliver_remove(dir, "a", ours, second, &e), DELIVER_OK);
     assert_folder("", "a.digits a.digits.json");
 }
 
@@ -122,7 +122,7 @@ static void other_bytes_are_never_replaced(void **unused)
 static void what_other_tries_left_goes_once_one_is_published(void **unused)
 {
     (void)unused;
-    static const char *const left[] = { "a.digits.a2-9", "a.digits.a3-2", "a.digits.a10-11", "a.digits.a3-3", "a.digits.json.a3-3",       /* these */
+    static const char *const left[] = { "a.digits.a2-9-j7", "a.digits.json.a4-1-j7", "a.clusters.a3-2-j7", "a.digits.a3-1-j8", "a.digits.a3-1-r7", "a.digits.a2-9", "a.digits.a3-2", "a.digits.a10-11", "a.digits.a3-3", "a.digits.json.a3-3",       /* these */
                                         "a.digits.a3-4", "a.digits.json.a3-4", "a.clusters.a3-2", "a.digits.x", "a.digits.a3-", "a.digits.a-1", "a.digits.a3-1x", "a.b.digits.a3-2", "ab.digits.a3-2",
                                         "a.a3-2" };
     struct err e;
@@ -135,7 +135,7 @@ static void what_other_tries_left_goes_once_one_is_published(void **unused)
     }
     write_as(first, "a", "hello");
     assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
-    assert_folder("", "a.a3-2 a.b.digits.a3-2 a.clusters.a3-2 a.digits a.digits.a-1 a.digits.a3- a.digits.a3-1x a.digits.a3-4 a.digits.json a.digits.json.a3-4 a.digits.x "
+    assert_folder("", "a.a3-2 a.b.digits.a3-2 a.clusters.a3-2 a.digits a.digits.a-1 a.digits.a3- a.digits.a3-1-j8 a.digits.a3-1-r7 a.digits.a3-1x a.digits.a3-4 a.digits.json a.digits.json.a3-4 a.digits.x "
                       "ab.digits.a3-2");
     assert_content("a.digits", "hello");
 }
@@ -164,11 +164,92 @@ static void what_another_made_never_counts_as_ours(void **unused)
     output_free(&o);
 }
 
+/* Under one name two jobs that came to the folder by two paths would write into one file. */
+static void tries_of_two_jobs_have_names_of_their_own(void **unused)
+{
+    (void)unused;
+    struct output o = output("digits", "theirs");
+    struct err e;
+
+    o.json = (char *)"{\"job\": 8, \"tf\": 1}";
+    write_as(first, "a", "hello");
+    assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &e), DELIVER_OK);
+    assert_folder("", "a.digits.a3-1-j7 a.digits.a3-1-j8 a.digits.json.a3-1-j7 a.digits.json.a3-1-j8");
+    assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_OK);
+    assert_content("a.digits", "theirs");
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_TAKEN);
+    assert_int_equal(deliver_remove(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_folder("", "a.digits a.digits.json");
+    output_free(&o);
+}
+
+static void put(const char *name, const char *text)
+{
+    char *path = mem_printf("%s/%s", dir, name);
+    struct err e;
+
+    assert_int_equal(file_replace(path, text, strlen(text), 0644, &e), 0);
+    free(path);
+}
+
+/* Its names do not say whose they are; what it wrote for another job is left alone. */
+static void what_a_former_release_wrote_is_published_and_removed(void **unused)
+{
+    (void)unused;
+    struct err e;
+
+    put("a.digits.a3-1", "hello");
+    put("a.digits.json.a3-1", "{\"job\": 7, \"tf\": 1}");
+    assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_remove(dir, "a", others, first, &e), DELIVER_OK);
+    assert_folder("", "a.digits.a3-1 a.digits.json.a3-1");
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_folder("", "a.digits a.digits.json");
+    put("b.digits.a3-2", "hello");
+    put("b.digits.json.a3-2", "{\"job\": 7, \"tf\": 1}");
+    put("b.clusters.a3-2", "half");
+    assert_int_equal(deliver_remove(dir, "b", ours, second, &e), DELIVER_OK);
+    assert_folder("", "a.digits a.digits.json");
+}
+
+/* Once a job is over nothing but results is there of it, in the folders of its reruns too. */
+static void what_a_job_left_is_swept(void **unused)
+{
+    (void)unused;
+    char *rerun = mem_printf("%s/rerun-2", dir), *other = mem_printf("%s/rerun-x", dir);
+    struct err e;
+
+    assert_int_equal(mkdir(rerun, 0755), 0);
+    assert_int_equal(mkdir(other, 0755), 0);
+    put("a.0.digits.a3-1-j7", "half");
+    put("b.0.clusters.json.a12-40-j7", "half");
+    put("rerun-2/a.0.digits.a4-2-j7", "half");
+    put("rerun-x/a.0.digits.a4-2-j7", "not ours");
+    put("a.0.digits.a3-1-j77", "of another job");
+    put("a.0.digits.a3-1-r7", "of a run");
+    put("a.0.digits", "a result");
+    put("a.0.digits.json", "{\"job\": 7, \"tf\": 0}");
+    put("c.0.digits.a3-1", "whole, of a former release");
+    put("c.0.digits.json.a3-1", "{\"job\": 7, \"tf\": 2}");
+    put("d.0.digits.a3-1", "nobody knows whose");
+    assert_int_equal(deliver_sweep(dir, 7, &e), 0);
+    assert_folder("rerun-2", "");
+    assert_folder("rerun-x", "a.0.digits.a4-2-j7");
+    char *names = list_folder(dir);
+    assert_non_null(strstr(names, "a.0.digits a.0.digits.a3-1-j77 a.0.digits.a3-1-r7 a.0.digits.json"));
+    assert_non_null(strstr(names, "d.0.digits.a3-1"));
+    assert_null(strstr(names, "-j7 "));
+    assert_int_equal(deliver_sweep("/no/such/folder", 7, &e), 0);
+    free(names);
+    free(rerun);
+    free(other);
+}
+
 /* As a crash between two names leaves it. */
 static void half_published_is_finished(void **unused)
 {
     (void)unused;
-    char *from = mem_printf("%s/a.digits.a3-1", dir), *to = mem_printf("%s/a.digits", dir);
+    char *from = mem_printf("%s/a.digits.a3-1-j7", dir), *to = mem_printf("%s/a.digits", dir);
     struct err e;
 
     write_as(first, "a", "hello");
@@ -185,7 +266,7 @@ static void nothing_to_publish_is_said(void **unused)
     struct err e;
     assert_int_equal(deliver_publish(dir, "gone", ours, first, &e), DELIVER_NEVER);
     assert_int_equal(e.code, ERR_NOT_FOUND);
-    assert_int_equal(deliver_remove(dir, "no/such/folder", first, &e), DELIVER_OK);
+    assert_int_equal(deliver_remove(dir, "no/such/folder", ours, first, &e), DELIVER_OK);
 }
 
 /* File f with TF 1 has the stem f.1; a file f.1 with TF 2 the stem f.1.2. */
@@ -198,8 +279,8 @@ static void a_stem_that_begins_alike_is_another(void **unused)
     write_as(first, "f.1.2", "two");
     write_as(first, "f.10", "ten");
     assert_int_equal(deliver_publish(dir, "f.1", ours, first, &e), DELIVER_OK);
-    assert_int_equal(deliver_remove(dir, "f.1", first, &e), DELIVER_OK);
-    assert_folder("", "f.1.2.digits.a3-1 f.1.2.digits.json.a3-1 f.1.digits f.1.digits.json f.10.digits.a3-1 f.10.digits.json.a3-1");
+    assert_int_equal(deliver_remove(dir, "f.1", ours, first, &e), DELIVER_OK);
+    assert_folder("", "f.1.2.digits.a3-1-j7 f.1.2.digits.json.a3-1-j7 f.1.digits f.1.digits.json f.10.digits.a3-1-j7 f.10.digits.json.a3-1-j7");
 }
 
 static void stems_that_lead_elsewhere_are_refused(void **unused)
@@ -244,7 +325,7 @@ static void a_full_disk_is_tried_again_and_leaves_nothing(void **unused)
     assert_folder("sub", "");
     assert_int_equal(mount("none", dir, NULL, MS_REMOUNT, "size=1m"), 0);
     assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &e), DELIVER_OK);
-    assert_folder("sub", "a.clusters.a3-1 a.clusters.json.a3-1 a.digits.a3-1 a.digits.json.a3-1");
+    assert_folder("sub", "a.clusters.a3-1-j7 a.clusters.json.a3-1-j7 a.digits.a3-1-j7 a.digits.json.a3-1-j7");
     output_free(&o[0]);
     output_free(&o[1]);
     free(big);
@@ -283,10 +364,10 @@ static void B24_killed_at_half_of_a_result(void **unused)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
-    assert_folder("", "a.digits.a3-1");
-    assert_int_equal(size_of("a.digits.a3-1"), SIZE / 2);
+    assert_folder("", "a.digits.a3-1-j7");
+    assert_int_equal(size_of("a.digits.a3-1-j7"), SIZE / 2);
     assert_int_equal(deliver_write(dir, "a", ours, second, o, 2, &e), DELIVER_OK);
-    assert_folder("", "a.clusters.a3-2 a.clusters.json.a3-2 a.digits.a3-1 a.digits.a3-2 a.digits.json.a3-2");       /* not before it is accepted */
+    assert_folder("", "a.clusters.a3-2-j7 a.clusters.json.a3-2-j7 a.digits.a3-1-j7 a.digits.a3-2-j7 a.digits.json.a3-2-j7");       /* not before it is accepted */
     assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
     assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");          /* and the half one is gone */
     assert_int_equal(size_of("a.digits"), SIZE);
@@ -341,6 +422,9 @@ int main(void)
         here(other_bytes_are_never_replaced),
         here(what_other_tries_left_goes_once_one_is_published),
         here(what_another_made_never_counts_as_ours),
+        here(tries_of_two_jobs_have_names_of_their_own),
+        here(what_a_former_release_wrote_is_published_and_removed),
+        here(what_a_job_left_is_swept),
         here(half_published_is_finished),
         here(nothing_to_publish_is_said),
         here(a_stem_that_begins_alike_is_another),

@@ -18,7 +18,7 @@ static const struct row_move MOVE = { .id = 2, .node = "n2", .to = "async", .whe
 static const struct row_job JOB = { .id = 4, .name = "j", .owner = "o", .key = "k", .state = "waiting", .workflow = "decode", .backends = "decode=cpu",
                                     .options = "a.b=c", .output = "/out", .text = "tx", .classes = "mi50,mi100", .uid = 4000000000u, .gid = 41,
                                     .priority = -3, .attempts = 5, .time_limit = 1.5, .tasks = 42, .done = 43, .failed = 44, .skipped = 45, .cancelled = 46,
-                                    .retried = 47, .submitted = 48, .begin = 49, .ended = 0, .nice = -19, .nice_min = -18, .nice_max = 17 };
+                                    .retried = 47, .submitted = 48, .begin = 49, .ended = 0, .nice = -19, .nice_min = -18, .nice_max = 17, .folder = "/real/out", .unswept = true };
 static const struct row_task TASK = { .job = 4, .number = 6, .state = "done", .node = "n", .device = "d", .code = "c", .text = "t", .digest = "dg", .stem = "s",
                                       .epoch = 61, .attempt = 62, .published = 1, .seconds = 6.25, .time = 63 };
 static const struct row_crash CRASH = { .id = 7, .time = 71, .node = "n", .device = "d", .word = "SIGSEGV", .text = "t", .folder = "f", .workflow = "w",
@@ -113,6 +113,7 @@ static int see_job(void *arg, const struct row_job *b)
     SAME(id); SAME_TEXT(name); SAME_TEXT(owner); SAME_TEXT(key); SAME_TEXT(state); SAME_TEXT(workflow); SAME_TEXT(backends); SAME_TEXT(options);
     SAME_TEXT(output); SAME_TEXT(text); SAME_TEXT(classes); SAME(uid); SAME(gid); SAME(priority); SAME(attempts); SAME(time_limit); SAME(tasks);
     SAME(done); SAME(failed); SAME(skipped); SAME(cancelled); SAME(retried); SAME(submitted); SAME(begin); SAME(ended); SAME(nice); SAME(nice_min); SAME(nice_max);
+    SAME_TEXT(folder); SAME(unswept);
     return 0;
 }
 

@@ -132,7 +132,7 @@ static void a_tf_of_a_job_goes_from_its_file_to_its_final_name(void **unused)
     assert_true(same_range(input, 7, SIZE, d->outputs[0]->file));
     note_free(&n);
     char *names = list_folder(out);
-    assert_string_equal(names, "in.5.clusters.a7-1 in.5.clusters.json.a7-1 in.5.digits.a7-1 in.5.digits.json.a7-1");
+    assert_string_equal(names, "in.5.clusters.a7-1-j1 in.5.clusters.json.a7-1-j1 in.5.digits.a7-1-j1 in.5.digits.json.a7-1-j1");
     free(names);
 
     farm_verdict(&f, 0, 1, 5, 1, true, out, "in.5");
@@ -158,7 +158,7 @@ static void a_rejected_result_leaves_nothing(void **unused)
     farm_assign_file(&f, 1, 1, 3, input, 0, SIZE, "deep/er/in.1");
     expect_done(1, 5);
     char *deep = mem_printf("%s/deep/er", out), *names = list_folder(deep);
-    assert_string_equal(names, "in.1.digits.a7-3 in.1.digits.json.a7-3");
+    assert_string_equal(names, "in.1.digits.a7-3-j1 in.1.digits.json.a7-3-j1");
     free(names);
     farm_verdict(&f, 0, 1, 1, 3, false, out, "deep/er/in.1");
     for (int i = 0; i < 200; i++) {
