@@ -109,7 +109,8 @@ static void take_argument(struct argp_state *state, struct args *a, char *arg)
     const struct command *c = a->command;
 
     if (a->n >= c->max && !(c->flags & MANY))
-        argp_error(state, "too many arguments");
+        argp_error(state, "'%s' is one argument too many, wanted is %s %s%s", arg, c->name, c->args,
+                   arg[0] == '-' && (arg[1] < '0' || arg[1] > '9') ? "; behind -- everything is an argument, options stand before it" : "");
     if (arg[0] == '\0' && !(c->flags & EMPTY_TOO))
         argp_wanted(state, c, a->n, "empty");
     a->at = mem_grow(a->at, (size_t)a->n + 1, sizeof(*a->at));

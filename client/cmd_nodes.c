@@ -245,24 +245,18 @@ static json_t *group_of(json_t *out, json_t *by_key, const json_t *node)
 
 static json_t *grouped(json_t *nodes)
 {
-    json_t *out = json_array(), *by_key = json_object(), *node, *group, *name;
-    size_t i, k;
+    json_t *out = json_array(), *by_key = json_object(), *node, *group;
+    size_t i;
 
     json_array_foreach(nodes, i, node)
         json_array_append(json_object_get(group_of(out, by_key, node), "names"), json_object_get(node, "name"));
     json_array_foreach(out, i, group) {
         json_t *names = json_object_get(group, "names");
-        struct hostlist *h = hostlist_create();
-        char *folded;
+        char *folded = nodelist_fold(names);
 
-        json_array_foreach(names, k, name)
-            if (json_is_string(name))
-                hostlist_add(h, json_string_value(name), NULL);
-        folded = hostlist_fold(h);
         json_object_set_new(group, "count", json_integer((json_int_t)json_array_size(names)));
         json_object_set_new(group, "nodes", json_string(folded));
         free(folded);
-        hostlist_destroy(h);
     }
     json_decref(by_key);
     json_decref(nodes);

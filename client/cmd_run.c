@@ -7,6 +7,7 @@
 #include "mem.h"
 #include "message.h"
 #include "run_options.h"
+#include "shares.h"
 #include "show.h"
 #include "stages.h"
 #include "str.h"
@@ -131,6 +132,13 @@ int cmd_run_start(struct context *ctx, const struct args *a, struct err *e)
 
 /* --- stop, show, list ----------------------------------------------------------------------- */
 
+/* On one page, however many nodes. */
+static json_t *for_people(json_t *run)
+{
+    json_object_set_new(run, "nodes", shares_grouped(json_object_get(run, "nodes")));
+    return run;
+}
+
 static int show_runs(struct context *ctx, Sluice__Runs *runs, bool one, struct err *e)
 {
     json_t *list = message_list(&runs->base, "runs");
@@ -140,6 +148,8 @@ static int show_runs(struct context *ctx, Sluice__Runs *runs, bool one, struct e
         return show_list(ctx, &listing, NULL, list, e);
     if (json_array_size(list) == 0)
         r = err_set(e, ERR_NOT_FOUND, "there is no such run");
+    else if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
+        r = show_one(ctx, &listing, for_people(json_incref(json_array_get(list, 0))), e);
     else
         r = show_one(ctx, &listing, json_incref(json_array_get(list, 0)), e);
     json_decref(list);

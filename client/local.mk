@@ -41,6 +41,7 @@ client_libclient_a_SOURCES = \
 	%D%/paths.c %D%/paths.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/scan.c %D%/scan.h \
+	%D%/shares.c %D%/shares.h \
 	%D%/show.c %D%/show.h \
 	%D%/stages.c %D%/stages.h \
 	%D%/spec.c %D%/spec.h

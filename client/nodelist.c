@@ -125,3 +125,18 @@ char **nodelist_names(const struct hostlist *h)
         names[i] = (char *)hostlist_name(h, i);
     return names;
 }
+
+char *nodelist_fold(const json_t *names)
+{
+    struct hostlist *h = hostlist_create();
+    json_t *name;
+    char *folded;
+    size_t i;
+
+    json_array_foreach((json_t *)names, i, name)
+        if (json_is_string(name))
+            hostlist_add(h, json_string_value(name), NULL);
+    folded = hostlist_fold(h);
+    hostlist_destroy(h);
+    return folded;
+}

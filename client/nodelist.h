@@ -11,5 +11,7 @@
 struct hostlist *nodelist(struct context *ctx, const struct args *a, const char *text, const struct listing *shown, int *r, struct err *e);
 /* The names as a message holds them; they belong to h. The caller frees the array. */
 char **nodelist_names(const struct hostlist *h);
+/* Names, a JSON array of texts, folded; the caller frees. */
+char *nodelist_fold(const json_t *names);
 
 #endif

@@ -357,7 +357,8 @@ static void set_one(struct change *c, struct mark_batch *b, struct node *n, cons
         return;
     }
     m = mark_set(c, b, n, want);
-    change_result(c, n->name, ERR_NONE, m->id, "marked%s%s", want->part == NULL ? "" : ": device ", want->part == NULL ? "" : want->part);
+    change_result(c, n->name, ERR_NONE, m->id, "marked%s%s (mark %llu)", want->part == NULL ? "" : ": device ", want->part == NULL ? "" : want->part,
+                  (unsigned long long)m->id);
 }
 
 static bool named_before(const Sluice__MarkNodes *m, size_t p)

@@ -32,7 +32,9 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
 }
 
 @test "a marked node gets no TF from the moment of the mark, and its reason and author are shown" {
-  sluice mark mi50-002 "fan is loud"
+  run sluice mark mi50-002 "fan is loud"
+  mark=$(sluice nodes --json | node mi50-002 '.marks[0].id')
+  [ "$output" = "mi50-002: marked (mark $mark)" ]
   sluice replay "$(sample 2)" --loop 9
   [ "$(sluice nodes --json | node mi50-002 '[.done, .tfs] | join(" ")')" = "0 0" ]
   run sluice nodes -R

@@ -280,6 +280,13 @@ wait job -4
 crash show -9
 END
   run -2 sluice status -5
+  run -2 sluice nice -- -5 --pool async
+  [[ $output == *"'--pool' is one argument too many, wanted is nice N|pool; behind -- everything is an argument, options stand before it"* ]]
+  run -2 sluice nice -- -5
+  [[ $output == *"one of --pool online, --pool async, --job ID and --run ID is wanted" ]]
+  run -2 sluice submit "$(sample 2)" --priority -1000001
+  [[ $output == *"'-1000001': a whole number from -1000000 to 1000000 is wanted" ]]
+  run -0 sluice submit "$(sample 2)" --priority -5 --nice -5 --workflow none
   while read -r line; do
     run --separate-stderr eval "sluice $line"
     [ "$status" -eq 2 ] || { echo "$line: $status $stderr"; false; }

@@ -4,6 +4,7 @@
 #include "frame.h"
 #include "mem.h"
 #include "message.h"
+#include "shares.h"
 #include "show.h"
 #include "str.h"
 
@@ -309,6 +310,39 @@ static void one_object_has_a_line_a_field(void **state)
     free(got);
 }
 
+static json_t *share(json_t *all, const char *name, const char *class, int done, int in_flight, double mean, double high)
+{
+    json_array_append_new(all, json_pack("{s:s,s:s,s:i,s:i,s:f,s:f}", "node", name, "class", class, "done", done, "in_flight", in_flight, "fill_mean", mean, "fill_high", high));
+    return all;
+}
+
+/* 350 nodes of two classes, some of which were too full, one did nothing, one is new. */
+static void the_nodes_of_a_run_fit_a_page(void **state)
+{
+    struct context ctx = { .mode = SHOW_TABLE };
+    json_t *all = json_array(), *run;
+    struct err e;
+    char *got, name[8];
+
+    (void)state;
+    for (int i = 1; i <= 350; i++) {
+        snprintf(name, sizeof(name), "n%03d", i);
+        share(all, name, i <= 280 ? "mi50" : "mi100", i == 7 ? 0 : 10 + i % 3, i == 7 ? 0 : i % 2, 0.30 + (i % 2) * 0.1, i > 340 ? 0.02 : 0);
+    }
+    json_array_append_new(all, json_pack("{s:s,s:s,s:i,s:i,s:n,s:n}", "node", "new", "class", "x", "done", 0, "in_flight", 1, "fill_mean", "fill_high"));
+    run = json_pack("{s:o}", "nodes", shares_grouped(all));
+    catch_stdout();
+    assert_int_equal(show_one(&ctx, &listing, run, &e), 0);
+    got = caught_text();
+    assert_string_equal(got, "nodes             node n[001-006,008-280], count 279, class mi50, done 3069 (10 to 12 each), in_flight 139 (0 to 1 each), fill_mean 30% to 40%, fill_high 0%\n"
+                             "                  node n007, count 1, class mi50, done 0, in_flight 0, fill_mean 40%, fill_high 0%\n"
+                             "                  node n[281-340], count 60, class mi100, done 660 (10 to 12 each), in_flight 30 (0 to 1 each), fill_mean 30% to 40%, fill_high 0%\n"
+                             "                  node n[341-350], count 10, class mi100, done 111 (10 to 12 each), in_flight 5 (0 to 1 each), fill_mean 30% to 40%, fill_high 2%\n"
+                             "                  node new, count 1, class x, done 0, in_flight 1\n");
+    free(got);
+    json_decref(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +357,7 @@ int main(void)
         cmocka_unit_test(an_unknown_word_lists_the_choices),
         cmocka_unit_test(lists_come_from_repeated_and_single_fields),
         cmocka_unit_test(one_object_has_a_line_a_field),
+        cmocka_unit_test(the_nodes_of_a_run_fit_a_page),
     };
 
     setenv("TZ", "UTC0", 1);
