@@ -25,6 +25,7 @@
 #include "str.h"
 
 static const double first_wait_s = 1, most_wait_s = 30;      /* after a command that failed */
+static const double jobs_s = 0.2;                            /* jobs that were sent away take their time to end */
 static const double silent_s = 2;                            /* and three looks: then Slurm does not answer */
 
 static const char *const mode_word[] = { [SLURM_OBSERVE] = "observe", [SLURM_LEND] = "lend", [SLURM_LEAVE] = "leaving" };
@@ -87,10 +88,11 @@ static void failed(struct node *n, const struct err *why)
     counters_add(n->d->counters, "slurm_commands_failed", 1);
 }
 
-static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
+/* again_s: nothing is asked about it for so long. */
+static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *why, double again_s)
 {
-    struct node *n = arg;
     struct node_slurm *ns = n->slurm;
+    struct slurm *s = n->d->slurm;
 
     if (ns == NULL)
         return;
@@ -101,7 +103,12 @@ static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
         return;
     }
     ns->trouble[0] = '\0';
-    ns->wait_s = ns->again_at = 0;
+    ns->wait_s = 0;
+    ns->again_at = again_s == 0 ? 0 : now_s() + again_s;
+    if (again_s > 0 && !ev_is_active(&s->soon)) {
+        ev_timer_set(&s->soon, again_s + 0.001, 0);
+        ev_timer_start(s->d->loop, &s->soon);
+    }
     if (!str_is_empty(d->text))
         log_info("node %s: Slurm: %.300s", n->name, d->text);
     slurm_says_set(ns, d->node);
@@ -110,6 +117,29 @@ static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
     consider(n);
     if (n->move != NULL)
         move_node_changed(n);
+}
+
+static void soon_cb(struct ev_loop *loop, ev_timer *t, int events)
+{
+    struct slurm *s = t->data;
+    bool later = false;
+
+    (void)events;
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        if (n->slurm == NULL)
+            continue;
+        consider(n);
+        later |= n->slurm->again_at > now_s() && n->slurm->wait_s == 0;
+    }
+    if (later) {
+        ev_timer_set(t, jobs_s, 0);
+        ev_timer_start(loop, t);
+    }
+}
+
+static void acted(void *arg, const Sluice__SlurmDone *d, const struct err *why)
+{
+    took(arg, d, why, 0);
 }
 
 /* What a reservation answer says is taken before the rest is considered. */
@@ -125,14 +155,14 @@ static void acted_reservation(void *arg, const Sluice__SlurmDone *d, const struc
 static void acted_clear_out(void *arg, const Sluice__SlurmDone *d, const struct err *why)
 {
     struct node *n = arg;
+    struct node_slurm *ns = n->slurm;
+    bool named = false;                  /* some are told of that are still there, and go when we ask again */
 
-    if (n->slurm != NULL && d != NULL) {
-        slurm_jobs_set(n->slurm, d->jobs, d->n_jobs);
-        n->slurm->again_at = now_s() + n->d->conf->slurm.poll;       /* jobs take their time to end */
+    if (ns != NULL && d != NULL) {
+        named = n->move != NULL && d->n_jobs > ns->n_jobs;
+        slurm_jobs_set(ns, d->jobs, n->move == NULL ? 0 : d->n_jobs);
     }
-    acted(arg, d, why);
-    if (n->slurm != NULL && d != NULL)
-        n->slurm->again_at = now_s() + n->d->conf->slurm.poll;
+    took(n, d, why, named ? 0 : jobs_s);
 }
 
 static void acted_lease(void *arg, const Sluice__SlurmDone *d, const struct err *why)
@@ -186,6 +216,19 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
     slurm_link_do(n->d->slurm->link, &m, done_of[what], n);
 }
 
+/* What failed was done all the same, and its answer got lost; or it is not wanted any more. */
+static void nothing_is_due(struct node *n)
+{
+    struct node_slurm *ns = n->slurm;
+
+    if (ns->trouble[0] == '\0')
+        return;
+    ns->trouble[0] = '\0';
+    ns->wait_s = ns->again_at = 0;
+    if (n->move != NULL)
+        move_node_changed(n);
+}
+
 static void consider(struct node *n)
 {
     struct node_slurm *ns = n->slurm;
@@ -211,14 +254,18 @@ static void consider(struct node *n)
         ns->sent_drain = false;
     if (slurm_next(&f, &what))
         act(n, what, reason);
+    else
+        nothing_is_due(n);
 }
 
 void slurm_node_changed(struct node *n)
 {
     if (n->slurm == NULL || n->d->slurm == NULL || n->d->stopping)
         return;
-    if (n->move == NULL)
+    if (n->move == NULL) {
         memset(&n->slurm->hand, 0, sizeof(n->slurm->hand));
+        slurm_jobs_set(n->slurm, NULL, 0);
+    }
     slurm_park_check(n);
     consider(n);
 }
@@ -360,7 +407,8 @@ struct slurm *slurm_create(struct sluiced *d, struct db *db, struct err *e)
     s->d = d;
     s->known = strcmp(value, "on") == 0;
     ev_init(&s->look, look_cb);
-    s->look.data = s;
+    ev_timer_init(&s->soon, soon_cb, 0, 0);
+    s->look.data = s->soon.data = s;
     return s;
 }
 
@@ -369,6 +417,7 @@ void slurm_destroy(struct slurm *s)
     if (s == NULL)
         return;
     ev_timer_stop(s->d->loop, &s->look);
+    ev_timer_stop(s->d->loop, &s->soon);
     slurm_link_destroy(s->link);
     for (struct node *n = s->d->farm == NULL ? NULL : farm_first(s->d->farm); n != NULL; n = n->hh.next)
         slurm_node_free(n);

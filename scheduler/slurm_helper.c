@@ -684,6 +684,10 @@ static int clear_one(const slurm_job_info_t *j, const Sluice__SlurmDo *q, Sluice
     char *id = job_id(j);
     int rc = 0;
 
+    if (is_there(j, q->node) && !is_waiting(q, id)) {        /* whoever asks knows of it before it goes: what is said after that may get lost */
+        out->jobs[out->n_jobs++] = id;
+        return 0;
+    }
     if (is_there(j, q->node)) {
         rc = job_away(j, id, e);
         if (rc >= 0)

@@ -142,13 +142,14 @@ static void give(struct wanted *w, bool (*is)(const struct node *n))
 }
 
 static bool is_held(const struct node *n) { return n->slurm->lease == LEASE_HELD; }
+static bool is_asked(const struct node *n) { return n->slurm->acting && n->slurm->lease_wanted; }
 static bool is_idle(const struct node *n) { return !n->slurm->says->busy; }
 static bool is_queued(const struct node *n) { return n->slurm->lease == LEASE_QUEUED; }
 static bool is_idle_queued(const struct node *n) { return is_idle(n) && is_queued(n); }
 static bool is_any(const struct node *n) { (void)n; return true; }
 
-/* In this order; a lease that is queued for a busy node is given up for one that is idle. */
-static bool (*const choice[])(const struct node *n) = { is_held, is_idle_queued, is_idle, is_queued, is_any };
+/* In this order: what is being asked for may be there already; a lease that is queued for a busy node is given up for one that is idle. */
+static bool (*const choice[])(const struct node *n) = { is_held, is_asked, is_idle_queued, is_idle, is_queued, is_any };
 
 /* Before its end, or when there is no work: nothing new, and what is there may end, up to the last moment. */
 static void yield(struct node *n)

@@ -38,14 +38,14 @@ struct node_slurm {
     char lease_why[64];
     uint64_t lease_for;                  /* the job of ours that it was asked for */
     double worked_at;                    /* monotonic s: when there was work for it last */
-    char **jobs; unsigned n_jobs;        /* requeued, and not let go on yet */
+    char **jobs; unsigned n_jobs;        /* of Slurm: to be sent away, or requeued and not let go on yet */
 };
 
 struct slurm {
     struct sluiced *d;
     struct slurm_link *link;             /* NULL: no node takes part */
     char *program, *conf; double timeout_s;      /* of the link */
-    ev_timer look;
+    ev_timer look, soon;                 /* soon: some node waits for less than a look */
     char *names;                         /* host list of those that take part */
     unsigned n_nodes;
     bool lends;                          /* some of them are lent */

@@ -2,7 +2,7 @@
  *
  * From: sluiced, in place of sluice-slurm (arguments poll, act); tests (every other argument).  To: the folder FAKE_SLURM, which holds the made-up cluster.
  *   world.json   nodes, reservations, jobs, leases, the commands that came, when this slurmctld was started
- *   how.poll, how.act   how the next questions are answered: "ok", "silent", "garbage", "other" (an answer about another node), "exit TEXT" or "error WORD TEXT",
+ *   how.poll, how.act   how the next questions are answered: "ok", "silent", "garbage", "other" (an answer about another node), "late" (done, and never answered), "exit TEXT" or "error WORD TEXT",
  *                       with a number before it only so many of them
  * The cluster behaves as Slurm was seen to behave (doc/slurm.md): one place for a reason, a reason kept by a drain without one, an undrain that erases it.
  */
@@ -200,7 +200,7 @@ static char *how(const char *what)
     return word;
 }
 
-/* 0: answer as usual; 1: about another node. Does not come back for what is worse. */
+/* 0: answer as usual; 1: about another node; 2: do it, and do not answer. Does not come back for what is worse. */
 static int behave(const char *what, struct err *e, const char **code)
 {
     static const char garbage[] = "\x53\x4c\x01\x00\x00\x00\x5b\x00\xff\xff\xff\x7f\x01\x00\x00\x00 this is no frame";
@@ -228,6 +228,8 @@ static int behave(const char *what, struct err *e, const char **code)
         rc = err_set(e, ERR_UNREACHABLE, "%s", line + at);
     } else if (strcmp(line, "other") == 0) {
         rc = 1;
+    } else if (strcmp(line, "late") == 0) {
+        rc = 2;
     }
     free(line);
     return rc;
@@ -398,11 +400,12 @@ static int act_answer(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct e
         out->node = mem_zalloc(sizeof(*out->node));
         node_fill(out->node, rc == 1 ? "nobody" : q->node, node);
         world_write(w);
-        rc = 0;
     }
     json_decref(w);
     close(held);
-    return rc;
+    while (rc == 2)
+        pause();
+    return rc < 0 ? -1 : 0;
 }
 
 /* ---- the test's word ---- */

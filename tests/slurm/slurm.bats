@@ -50,7 +50,7 @@ sluiced_conf() {
     echo "class fake { devices = 2 shm = 1G }"
     echo "node \"${ONLINE:-n[1-4]}\" { class = fake slurm = lend }"
     echo "node \"${ASYNC:-n[5-9]}\" { class = fake pool = async slurm = lend }"
-    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_time = ${LEASE_TIME:-600} ${LEASE_PARTITION:+partition = $LEASE_PARTITION} }"
+    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_nice = 7 lease_time = ${LEASE_TIME:-600} ${LEASE_PARTITION:+partition = $LEASE_PARTITION} ${HELPER:+program = $HELPER} }"
     [[ ${AS:-} != nobody || $EUID -ne 0 ]] || echo 'role admin { users = { root } }'
   } >"$FARM/conf"
 }
@@ -174,7 +174,7 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   # the idle ones are taken, n2 is left to its job, and a lease waits for it
   wait_until 20 is '[.nodes[] | select(.slurm.lease == "held") | .name] | join(" ")' "n3 n4" sluice nodes
   wait_until 20 node_is n2 slurm.lease queued
-  [[ $(sl squeue -h -w n3 -o '%j %T %N %k') == "sluice-lease-n3:$J RUNNING n3 sluice: job $J" ]]
+  [[ $(sl squeue -h -w n3 -o '%j %T %N %P %y %l %k') == "sluice-lease-n3:$J RUNNING n3 spare 7 10:00 sluice: job $J" ]]
   sluice why "$J" >"$FARM/why"
   grep -E 'LeaseQueued.*waits there to hold it for us: [A-Z]' "$FARM/why" || { cat "$FARM/why"; false; }
   sluice why n2 --json | jq -e '[.. | .code? // empty] | index("NoLease") != null and index("LeaseQueued") != null'
@@ -229,6 +229,157 @@ jobs_recorded() { [[ $(grep -c " Name=$1 " "$LABDIR/jobcomp") -ge $2 ]]; }
 lease_of() { sl squeue -h -t R -o '%i %j' | awk -v n="sluice-lease-$1:" 'index($2, n) == 1 { print $1 }'; }
 no_leases() { [[ -z $(sl squeue -h -o %j | grep sluice-lease) ]]; }
 
+# late_helper: the real one, but the first call of each command of Slurm is carried out and never comes back
+late_helper() {
+  command -v "${CC:-cc}" >/dev/null || skip "no compiler here"
+  "${CC:-cc}" -shared -fPIC -D_GNU_SOURCE -o "$FARM/late.so" -x c - <<'C'
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void late(const char *name)
+{
+    char path[300];
+
+    snprintf(path, sizeof(path), "%s/late.%s", getenv("LATE_DIR"), name);
+    if (open(path, O_CREAT | O_EXCL | O_WRONLY, 0644) >= 0)
+        for (;;)
+            pause();
+}
+#define LATE(type, name, args, pass) type name args { type (*real) args = (type (*) args)dlsym(RTLD_NEXT, #name); type r = real pass; late(#name); return r; }
+LATE(int, slurm_update_node, (void *m), (m))
+LATE(char *, slurm_create_reservation, (void *m), (m))
+LATE(int, slurm_update_reservation, (void *m), (m))
+LATE(int, slurm_delete_reservation, (void *m), (m))
+LATE(int, slurm_submit_batch_job, (void *m, void **out), (m, out))
+LATE(int, slurm_requeue2, (char *id, unsigned flags, void **out), (id, flags, out))
+LATE(int, slurm_update_job2, (void *m, void **out), (m, out))
+LATE(int, slurm_kill_job2, (const char *id, unsigned short signal, unsigned short flags, const char *more), (id, signal, flags, more))
+C
+  HELPER=$FARM/helper
+  printf '#!/bin/sh\nexec env LD_PRELOAD=%s LATE_DIR=%s ASAN_OPTIONS=%s:verify_asan_link_order=0 %s "$@"\n' "$FARM/late.so" "$FARM" "$ASAN_OPTIONS" "$(realpath "$SLUICE_BUILDDIR/sluice-slurm")" >"$HELPER"
+  chmod 755 "$HELPER"
+}
+was_late() { [[ -e $FARM/late.slurm_$1 ]] || { ls "$FARM"; return 1; }; }
+
+@test "what was done, and whose answer got lost, is not done twice: reservations, drains, requeued jobs, leases" {
+  local job never before
+  late_helper
+  ONLINE=n1 ASYNC="n[2-4]" LEASES=1 cluster 4 "JobCompType=jobcomp/filetxt" "JobCompLoc=$LABDIR/jobcomp"
+  fakes 4 --seconds-per-tf 0.2
+  wait_until 20 was_late create_reservation
+  wait_until 20 node_is n1 slurm.reserved true
+  sluice mark n1 "our own" >/dev/null
+  wait_until 20 was_late update_node
+  wait_until 20 says_is n1 drained
+  wait_until 20 node_is n1 slurm.trouble null
+  [[ $(sl sinfo -h -R -n n1 -o %E) == "sluice: our own"* ]]
+  sluice clear n1 "over" >/dev/null
+  wait_until 20 whole n1
+  # Slurm lets its job begin anew at once, and just once
+  job=$(sl sbatch --parsable -w n2 --requeue -o /dev/null --chdir=/ --wrap 'sleep 600')
+  never=$(sl sbatch --parsable -w n3 --no-requeue -o /dev/null --chdir=/ --wrap 'sleep 600')
+  wait_until 10 job_is "$job" RUNNING
+  wait_until 10 job_is "$never" RUNNING
+  sluice move n2 --to online --when now >/dev/null
+  wait_until 30 node_is n2 pool online
+  was_late requeue2
+  was_late update_job2
+  sl scontrol show job "$job" | grep -q "Restarts=1"
+  [[ $(job_reason "$job") != BeginTime ]]
+  # when its time has come, not before
+  before=$SECONDS
+  sluice move n3 --to online --deadline 3s >/dev/null
+  wait_until 10 has_res n3
+  job_is "$never" RUNNING
+  wait_until 30 node_is n3 pool online
+  [ $((SECONDS - before)) -ge 2 ]
+  was_late kill_job2
+  wait_until 10 grep -q "^JobId=$never .*JobState=CANCELLED" "$LABDIR/jobcomp"
+  sluice move n2,n3 --to async --wait --timeout 30s >/dev/null || { sluice moves; sluice node show n2; cat "$FARM/sluiced.log"; false; }
+  was_late delete_reservation
+  sl scancel "$job"
+  # one lease
+  J=$(sluice submit "$(sample 2)" --workflow none --output "$FARM/out")
+  wait_until 20 was_late submit_batch_job
+  sluice wait job "$J" --timeout 60s
+  wait_until 30 no_leases
+  wait_until 10 jobs_recorded "sluice-lease-n[2-4]:$J" 1
+  [ "$(grep -c "Name=sluice-lease-" "$LABDIR/jobcomp")" -eq 1 ] || { cat "$LABDIR/jobcomp"; grep lease "$FARM/sluiced.log"; false; }
+  sluice job show "$J" --json | jq -e '.jobs[0] | .done == 1 and .failed == 0'
+}
+
+@test "jobs that are being ended are not asked for all the time" {
+  local job before
+  ONLINE=n1 ASYNC=n2 cluster 2 KillWait=4
+  fakes 2
+  wait_until 20 has_res n1
+  job=$(sl sbatch --parsable -w n2 --requeue -o /dev/null --chdir=/ --wrap 'trap "" TERM; while :; do sleep 0.2; done')
+  wait_until 10 job_is "$job" RUNNING
+  before=$(event slurm_commands)
+  sluice move n2 --to online --when now --wait --timeout 30s >/dev/null
+  [ $(($(event slurm_commands) - before)) -lt 60 ]
+}
+
+@test "an administrator's drain set at a random moment of a move survives it; a device that leaks keeps the node; who else reserves it marks it; a reservation near its end is renewed" {
+  local i to
+  RANDOM=$((SEED % 32768))
+  ONLINE=n1 ASYNC=n2 cluster 2
+  mkdir "$FARM/leaks"
+  fakes 2 --seconds-per-tf 0.3 --leak-dir "$FARM/leaks"
+  wait_until 20 has_res n1
+  run_start --sources 1
+  source_start --count 1 --hold --rate 20 --size 100000 --tfs 1000000
+  wait_until 20 done_at_least 5
+  for ((i = 0; i < $(scaled 6); i++)); do
+    to=online; ((i % 2 == 0)) || to=async
+    sluice move n2 --to $to >/dev/null
+    sleep "0.$((RANDOM % 6))$((RANDOM % 10))"
+    sl scontrol update nodename=n2 state=drain reason="admin: $i"
+    wait_until 20 node_is n2 pool $to
+    wait_until 10 node_is n2 'marks[0].reason' "admin: $i"
+    [[ $(sl sinfo -h -R -n n2 -o %E) == "admin: $i" ]]
+    ((i % 3)) || continue                # it stays for the next one, too
+    sl scontrol update nodename=n2 state=resume
+    wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n2
+  done
+  sl scontrol update nodename=n2 state=resume 2>/dev/null || true
+  [[ $(pool_of n2) == online ]] || sluice move n2 --to online --wait --timeout 20s >/dev/null
+  wait_until 20 node_is n2 usable true
+  # memory of its device does not come back
+  touch "$FARM/leaks/n2"
+  sluice move n2 --to async >/dev/null
+  wait_until 10 is '.moves[0].text' "memory of a device is still in use" sluice moves
+  has_res n2
+  node_is n2 pool online
+  rm "$FARM/leaks/n2"
+  wait_until 20 node_is n2 pool async
+  has_no_res n2
+  # somebody else's reservation counts where the node is ours, and stays
+  sl scontrol create reservationname=upkeep nodes=n1,n2 users=root starttime=now duration=60 flags=maint,ignore_jobs >/dev/null
+  wait_until 10 is '[.nodes[0].marks[] | .owner + ": " + .reason] | join(" ")' "reservation: reservation upkeep in Slurm" sluice node show n1
+  node_is n2 'marks | length' 0
+  sl scontrol delete reservationname=upkeep
+  wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n1
+  # both words side by side
+  sl scontrol update nodename=n1 state=drain reason="fan is loud"
+  wait_until 10 nodes_say "n1 online bad *drain* fan is loud*"
+  sl scontrol update nodename=n1 state=resume
+  sl scontrol update reservationname=sluice-n1 endtime=now+2days
+  wait_until 10 lasts_a_year n1
+  sluice run stop "$RUN" --data-timeout 20s >/dev/null
+  sluice run show "$RUN" --json | jq -e '.runs[0] | .announced == .done and .lost == 0 and .failed == 0'
+}
+# shellcheck disable=SC2053
+nodes_say() { local line; line=$(sluice nodes -N -o name,pool,state,slurm | tr -s ' ' | grep "^${1%% *} "); [[ $line == $1 ]] || { echo "$line"; return 1; }; }
+lasts_a_year() { local end; end=$(sl scontrol show res "sluice-$1" | sed -n 's/.*EndTime=\([^ ]*\).*/\1/p'); [ "$(date -d "$end" +%s)" -gt $(($(date +%s) + 300 * 86400)) ] || { echo "$end"; return 1; }; }
+
+@test "sluice-slurm alone is linked with libslurm" {
+  run bash -c "cd '$SLUICE_BUILDDIR' && for p in sluice sluiced sluice-worker sluice-reco sluice-source sluice-slurm; do ! readelf -d \$p | grep -q 'NEEDED.*libslurm' || echo \$p; done"
+  [ "$output" = sluice-slurm ]
+}
+
 @test "the helper compiles against what later releases made of slurm.h" {
   [[ -r /usr/include/slurm/slurm.h ]] || skip "no slurm.h here (libslurm-dev)"
   "$SLUICE_SRCDIR/tests/slurm/shapes"
@@ -264,6 +415,7 @@ helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/st
   # stopped: the alarm, and nobody waits
   kill -STOP "$(ctld)"
   wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent") != null' true sluice status
+  wait_until 10 silent_says "has not answered since $(date -u +%Y-%m-%dT).*: .+"
   sluice mark n3 "while it stood" >/dev/null
   timeout 2 sluice ping >/dev/null
   kill -CONT "$(ctld)"

@@ -866,6 +866,55 @@ static void what_is_forgotten_is_not_asked_for(void **state)
     assert_int_equal(acts("release n1"), 0);
 }
 
+/* The answer to the last command got lost: what the next look shows is enough. */
+static void what_was_done_late_is_no_trouble_for_long(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p, *w;
+    char *conf = conf_text(0.3);
+
+    fx_stop(f);
+    fx_conf(f, conf);
+    free(conf);
+    fx_start(f);
+    p = person(f);
+    w = lent_worker(f, "n1");
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    say("how act '1 late'");
+    assert_int_equal(ask_move(p, "n1", "async", NULL), 0);
+    until_alarm(f, "SlurmRefused", "no answer within 0.3 s");
+    assert_false(world_has("reservations", "sluice-n1", NULL, NULL));
+    until_pool(f, "n1", "async");
+    until_alarm(f, "SlurmRefused", NULL);
+    say("how act '1 late'");
+    assert_int_equal(ask_mark(p, "n2", "disk is slow", NULL), 0);
+    until_alarm(f, "SlurmRefused", "no answer within 0.3 s");
+    until_world(f, "nodes", "n2", "state", "idle+drain");
+    until_alarm(f, "SlurmRefused", NULL);
+    assert_int_equal(acts("drain n2"), 1);
+    peer_close(w);
+    peer_close(p);
+}
+
+/* It is retired while Slurm does not answer, and sluiced is started anew: what is ours there goes all the same, though the configuration still names it. */
+static void a_retired_node_leaves_after_a_restart_too(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    say("how act 'error SlurmRefused Unable to contact slurm controller'");
+    retire(p, "n2");
+    until_alarm(f, "SlurmRefused", "Unable to contact");
+    peer_close(p);
+    fx_stop(f);
+    say("how act ok");
+    fx_start(f);
+    until_not_world(f, "reservations", "sluice-n2");
+    until_left(f, "n2");
+}
+
 static void a_cancelled_move_leaves_things_as_they_were(void **state)
 {
     struct fixture *f = *state;
@@ -1179,6 +1228,8 @@ int main(void)
         FARM(what_leaves_takes_what_is_ours_with_it),
         FARM(the_last_ones_that_leave_are_known_after_a_restart),
         FARM(what_is_forgotten_is_not_asked_for),
+        FARM(what_was_done_late_is_no_trouble_for_long),
+        FARM(a_retired_node_leaves_after_a_restart_too),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
