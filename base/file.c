@@ -232,43 +232,53 @@ int file_set_cloexec_nonblock(int fd)
 
 /* --- who lives ------------------------------------------------------------------------------ */
 
-/* State letter and start time of a process. The name in /proc/PID/stat may hold blanks and ')': the last ')' ends it. */
-static int process_stat(pid_t pid, char *state, uint64_t *start)
+/* The name, after the number and in parentheses, may hold anything: the last ')' ends it. Fields 3 to 6 and 22 count. */
+static int read_stat(const char *path, struct file_stat *s)
 {
-    char path[64], text[1024], *p;
-    ssize_t n;
-    int fd;
+    char text[1024], *end;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), parent, session;
+    ssize_t n = fd < 0 ? -1 : read_up_to(fd, text, sizeof(text) - 1);
 
-    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    n = read_up_to(fd, text, sizeof(text) - 1);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     if (n <= 0)
         return -1;
     text[n] = '\0';
-    p = strrchr(text, ')');
-    if (p == NULL || p[1] != ' ')
+    end = strrchr(text, ')');
+    if (end == NULL
+        || sscanf(end + 1, " %c %d %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64, &s->state, &parent, &session, &s->start) != 4)
         return -1;
-    p += 2;
-    *state = *p;
-    for (int field = 3; field < 22; field++) {
-        p = strchr(p, ' ');
-        if (p == NULL)
-            return -1;
-        p++;
-    }
-    *start = strtoull(p, NULL, 10);
+    s->parent = parent;
+    s->session = session;
     return 0;
+}
+
+int file_process_stat(pid_t pid, struct file_stat *s)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    return pid > 0 ? read_stat(path, s) : -1;
+}
+
+bool file_has_ended(const struct file_stat *s)
+{
+    return s->state == 'Z' || s->state == 'X' || s->state == 'x';
+}
+
+int file_thread_stat(pid_t tid, struct file_stat *s)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", (long)tid);
+    return tid > 0 ? read_stat(path, s) : -1;
 }
 
 uint64_t file_process_start(pid_t pid)
 {
-    char state;
-    uint64_t start;
+    struct file_stat s;
 
-    return pid > 0 && process_stat(pid, &state, &start) == 0 ? start : 0;
+    return file_process_stat(pid, &s) == 0 ? s.start : 0;
 }
 
 static char boot_id[37];
@@ -304,14 +314,11 @@ int file_owner_self(struct file_owner *o, struct err *e)
 
 int file_owner_alive(const struct file_owner *o)
 {
-    char state;
-    uint64_t start;
+    struct file_stat s;
 
-    if (o->pid <= 0 || strncmp(o->boot_id, file_boot_id(), sizeof(o->boot_id)) != 0)
+    if (strncmp(o->boot_id, file_boot_id(), sizeof(o->boot_id)) != 0)
         return 0;
-    if (process_stat(o->pid, &state, &start) < 0)
-        return 0;
-    return start == o->start && state != 'Z' && state != 'X' && state != 'x';
+    return file_process_stat(o->pid, &s) == 0 && s.start == o->start && !file_has_ended(&s);
 }
 
 static void end_stdout(void)

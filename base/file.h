@@ -2,6 +2,7 @@
 #ifndef SLUICE_FILE_H
 #define SLUICE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -27,5 +28,10 @@ struct file_owner { pid_t pid; uint64_t start; char boot_id[37]; };
 int   file_owner_self(struct file_owner *o, struct err *e);
 int   file_owner_alive(const struct file_owner *o);                  /* 1 alive, 0 not (zombies are not) */
 uint64_t file_process_start(pid_t pid);                              /* 0 when there is no such process */
+/* What the kernel says of a process, or of a thread of ours, whatever its name; never waits for it. 0, or -1: there is none. */
+struct file_stat { char state; pid_t parent, session; uint64_t start; };       /* state: its letter of proc(5) */
+int   file_process_stat(pid_t pid, struct file_stat *s);
+int   file_thread_stat(pid_t tid, struct file_stat *s);
+bool  file_has_ended(const struct file_stat *s);                     /* a zombie */
 const char *file_boot_id(void);
 #endif

@@ -307,21 +307,12 @@ int farm_make_shm(struct farm *f, const char *parent, struct err *e)
 
 /* --- ending --------------------------------------------------------------------------------- */
 
-/* The session of a process and whether it still runs; 0 when there is none. */
+/* The session of a process that still runs; 0 when there is none. */
 static pid_t session_of(pid_t pid)
 {
-    char path[64], *text, *p;
-    pid_t session = 0;
-    char state;
-    int sid;
+    struct file_stat s;
 
-    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-    text = file_read(path, 4096, NULL, NULL);
-    p = text != NULL ? strrchr(text, ')') : NULL;
-    if (p != NULL && sscanf(p + 1, " %c %*d %*d %d", &state, &sid) == 2 && state != 'Z' && state != 'X')
-        session = sid;
-    free(text);
-    return session;
+    return file_process_stat(pid, &s) == 0 && !file_has_ended(&s) ? s.session : 0;
 }
 
 /* Whether the number of this leader now belongs to somebody else: then its session is not ours either. */

@@ -21,24 +21,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* State letter and parent, from /proc/PID/stat: that never waits for the process. 0: gone. */
+/* State letter and parent. 0: gone. */
 static char stat_of(pid_t pid, pid_t *parent)
 {
-    char path[64], text[512];
+    struct file_stat s;
 
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    text[n] = '\0';
-    const char *end = strrchr(text, ')');        /* the name before it may hold anything */
-    char state;
-    int ppid;
-    if (end == NULL || sscanf(end + 1, " %c %d", &state, &ppid) != 2)
+    if (file_process_stat(pid, &s) < 0)
         return 0;
-    *parent = ppid;
-    return state;
+    *parent = s.parent;
+    return s.state;
 }
 
 /* Whether pid descends from us. */

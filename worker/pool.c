@@ -8,6 +8,7 @@
 #include "pool.h"
 
 #include "clock.h"
+#include "file.h"
 #include "mem.h"
 
 #include <errno.h>
@@ -164,19 +165,9 @@ void pool_submit(struct pool *p, struct pool_task *t)
 
 bool pool_task_starved(const struct pool_task *t)
 {
-    char path[64], text[256];
-    int tid = t->thread;
+    struct file_stat s;
 
-    if (tid == 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-    FILE *f = fopen(path, "re");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL)
-        fclose(f);
-    text[n] = '\0';
-    const char *end = strrchr(text, ')');        /* the name before it may hold anything */
-    return end != NULL && strncmp(end, ") R", 3) == 0;
+    return file_thread_stat(t->thread, &s) == 0 && s.state == 'R';
 }
 
 size_t pool_pending(struct pool *p)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -188,6 +189,37 @@ static void sockets_work_at_any_length(void **state)
     str_free(&path);
 }
 
+/* Names that read like the fields behind them. */
+static void a_process_of_any_name_is_read(void **state)
+{
+    static const char *const names[] = { "plain", "with a blank", "a) R 1 2 3 (b", ")", ") Z 1 1 1", "(((" };
+    struct file_stat self, s, t;
+    int status;
+
+    (void)state;
+    assert_int_equal(file_process_stat(getpid(), &self), 0);
+    assert_int_equal(self.state, 'R');
+    assert_int_equal(self.parent, getppid());
+    assert_int_equal(self.session, getsid(0));
+    assert_true(self.start > 0 && self.start == file_process_start(getpid()));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_int_equal(prctl(PR_SET_NAME, names[i]), 0);
+        assert_int_equal(file_thread_stat(getpid(), &t), 0);
+        assert_true(t.state == 'R' && t.start == self.start);
+        pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_NAME, names[i]);
+            _exit(file_process_stat(getpid(), &s) < 0 || s.state != 'R' || s.parent != getppid() || s.session != self.session || s.start < self.start);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(file_process_stat(child, &s), -1);
+    }
+    assert_int_equal(file_process_stat(0, &s), -1);
+    assert_int_equal(file_process_stat(-1, &s), -1);
+    assert_int_equal(file_thread_stat(1, &s), -1);           /* a process, and no thread of ours */
+}
+
 static void an_owner_is_alive_until_it_ends(void **state)
 {
     struct file_owner me, other;
@@ -262,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_failed_replacement_leaves_nothing),
         cmocka_unit_test(folders_are_made_with_their_parents),
         cmocka_unit_test(sockets_work_at_any_length),
+        cmocka_unit_test(a_process_of_any_name_is_read),
         cmocka_unit_test(an_owner_is_alive_until_it_ends),
         cmocka_unit_test(flags_are_set_beside_those_there),
         cmocka_unit_test(writing_to_a_full_device_says_so),
