@@ -75,20 +75,27 @@ static void reserved_set(struct node_slurm *ns, bool is, int64_t end)
 
 static void consider(struct node *n);
 
-static void failed(struct node *n, const struct err *why)
+const char *slurm_trouble(const struct node_slurm *ns)
 {
-    struct node_slurm *ns = n->slurm;
+    for (size_t i = 0; i < SLURM_ACTS; i++) {
+        if (ns->tries[i].trouble[0] != '\0')
+            return ns->tries[i].trouble;
+    }
+    return NULL;
+}
 
-    ns->wait_s = ns->wait_s == 0 ? first_wait_s : fmin(ns->wait_s * 2, most_wait_s);
-    ns->again_at = now_s() + ns->wait_s;
-    if (strncmp(ns->trouble, why->text, sizeof(ns->trouble) - 1) != 0)
-        log_warning("node %s: Slurm: %s; again in %.3g s", n->name, why->text, ns->wait_s);
-    snprintf(ns->trouble, sizeof(ns->trouble), "%.299s", why->text);
-    str_mend(ns->trouble, strlen(ns->trouble));
+static void failed(struct node *n, struct slurm_try *t, const struct err *why)
+{
+    t->wait_s = t->wait_s == 0 ? first_wait_s : fmin(t->wait_s * 2, most_wait_s);
+    t->again_at = now_s() + t->wait_s;
+    if (strncmp(t->trouble, why->text, sizeof(t->trouble) - 1) != 0)
+        log_warning("node %s: Slurm: %s; again in %.3g s", n->name, why->text, t->wait_s);
+    snprintf(t->trouble, sizeof(t->trouble), "%.299s", why->text);
+    str_mend(t->trouble, strlen(t->trouble));
     counters_add(n->d->counters, "slurm_commands_failed", 1);
 }
 
-/* again_s: nothing is asked about it for so long. */
+/* again_s: the same is not asked for so long. */
 static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *why, double again_s)
 {
     struct node_slurm *ns = n->slurm;
@@ -99,12 +106,11 @@ static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *w
     ns->acting = false;
     ns->acted = clock_mono_ns();
     if (d == NULL) {
-        failed(n, why);
+        failed(n, &ns->tries[ns->act], why);
+        consider(n);
         return;
     }
-    ns->trouble[0] = '\0';
-    ns->wait_s = 0;
-    ns->again_at = again_s == 0 ? 0 : now_s() + again_s;
+    ns->tries[ns->act] = (struct slurm_try){ .again_at = again_s == 0 ? 0 : now_s() + again_s };
     if (again_s > 0 && !ev_is_active(&s->soon)) {
         ev_timer_set(&s->soon, again_s + 0.001, 0);
         ev_timer_start(s->d->loop, &s->soon);
@@ -119,21 +125,23 @@ static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *w
         move_node_changed(n);
 }
 
-static void soon_cb(struct ev_loop *loop, ev_timer *t, int events)
+static void soon_cb(struct ev_loop *loop, ev_timer *soon, int events)
 {
-    struct slurm *s = t->data;
+    struct slurm *s = soon->data;
     bool later = false;
 
     (void)events;
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
-        if (n->slurm == NULL)
+        const struct slurm_try *t = n->slurm == NULL ? NULL : &n->slurm->tries[SLUICE__SLURM_ACT__ACT_CLEAR_OUT];
+
+        if (t == NULL)
             continue;
         consider(n);
-        later |= n->slurm->again_at > now_s() && n->slurm->wait_s == 0;
+        later |= t->again_at > now_s() && t->wait_s == 0;
     }
     if (later) {
-        ev_timer_set(t, jobs_s, 0);
-        ev_timer_start(loop, t);
+        ev_timer_set(soon, jobs_s, 0);
+        ev_timer_start(loop, soon);
     }
 }
 
@@ -212,31 +220,37 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
     }
     ns->sent_drain |= what == SLUICE__SLURM_ACT__ACT_DRAIN;
     ns->acting = true;
+    ns->act = what;
     counters_add(n->d->counters, "slurm_commands", 1);
     slurm_link_do(n->d->slurm->link, &m, done_of[what], n);
 }
 
-/* What failed was done all the same, and its answer got lost; or it is not wanted any more. */
-static void nothing_is_due(struct node *n)
+/* What failed and is wanted no more, or was done all the same, is no trouble. True: something was. */
+static bool forget_the_rest(struct node_slurm *ns, const Sluice__SlurmAct *due, size_t n_due)
 {
-    struct node_slurm *ns = n->slurm;
+    bool is_due[SLURM_ACTS] = { 0 }, was = false;
 
-    if (ns->trouble[0] == '\0')
-        return;
-    ns->trouble[0] = '\0';
-    ns->wait_s = ns->again_at = 0;
-    if (n->move != NULL)
-        move_node_changed(n);
+    for (size_t i = 0; i < n_due; i++)
+        is_due[due[i]] = true;
+    for (size_t i = 0; i < SLURM_ACTS; i++) {
+        if (is_due[i])
+            continue;
+        was |= ns->tries[i].trouble[0] != '\0';
+        ns->tries[i] = (struct slurm_try){ 0 };
+    }
+    return was;
 }
 
 static void consider(struct node *n)
 {
     struct node_slurm *ns = n->slurm;
     struct slurm_facts f = { 0 };
-    Sluice__SlurmAct what;
+    Sluice__SlurmAct due[SLURM_ACTS];
+    size_t n_due, i = 0;
     char reason[512] = "";
+    bool ended;
 
-    if (!takes_part(n) || ns->acting || ns->says == NULL || n->d->slurm->link == NULL || now_s() < ns->again_at)
+    if (!takes_part(n) || ns->acting || ns->says == NULL || n->d->slurm->link == NULL)
         return;
     f.view = slurm_view(ns->says, n->d->conf->slurm.reason_prefix, ns->sent_drain);
     f.drain = ns->mode != SLURM_LEAVE && slurm_wants_drain(n, reason);
@@ -252,10 +266,14 @@ static void consider(struct node *n)
     f.leased = ns->lease != LEASE_NONE;
     if (f.view == SLURM_CLEAN && !f.drain)
         ns->sent_drain = false;
-    if (slurm_next(&f, &what))
-        act(n, what, reason);
-    else
-        nothing_is_due(n);
+    n_due = slurm_due(&f, due);
+    ended = forget_the_rest(ns, due, n_due);
+    while (i < n_due && now_s() < ns->tries[due[i]].again_at)
+        i++;
+    if (i < n_due)
+        act(n, due[i], reason);
+    if (ended && n->move != NULL)
+        move_node_changed(n);
 }
 
 void slurm_node_changed(struct node *n)
@@ -325,6 +343,15 @@ static void take_reservations(struct slurm *s, const Sluice__SlurmState *m, int6
     }
 }
 
+/* What failed while it was silent need not wait any longer. */
+static void try_again(struct slurm *s)
+{
+    for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
+        for (size_t i = 0; n->slurm != NULL && i < SLURM_ACTS; i++)
+            n->slurm->tries[i].again_at = n->slurm->tries[i].wait_s = 0;
+    }
+}
+
 static void heard(struct slurm *s, const Sluice__SlurmState *m)
 {
     double silent = s->heard > 0 ? now_s() - s->heard : 0;
@@ -333,6 +360,7 @@ static void heard(struct slurm *s, const Sluice__SlurmState *m)
         log_info("Slurm %s answers%s", m->version == NULL ? "?" : m->version, s->heard == 0 ? "" : " again");
         if (silent > silent_s)
             history_note(s->d, NULL, "sluiced", "Slurm", "silent", "answers", s->why);
+        try_again(s);
     }
     s->why[0] = '\0';
     s->heard = now_s();
@@ -457,7 +485,7 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
         out->lease_why = ns->lease_why[0] == '\0' ? NULL : (char *)ns->lease_why;
     }
     out->reservation = ns->foreign[0] == '\0' ? NULL : (char *)ns->foreign;
-    out->trouble = ns->trouble[0] == '\0' ? NULL : (char *)ns->trouble;
+    out->trouble = (char *)slurm_trouble(ns);
     return out;
 }
 
@@ -529,7 +557,7 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
             unknown = n_unknown++ == 0 ? n : unknown;
             hostlist_add(unknowns, n->name, NULL);
         }
-        if (n->slurm->trouble[0] != '\0') {
+        if (slurm_trouble(n->slurm) != NULL) {
             trouble = n_trouble++ == 0 ? n : trouble;
             hostlist_add(troubled, n->name, NULL);
         }
@@ -540,7 +568,7 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
                                  .advice = "NodeName in slurm.conf and the name here must be the same; or slurm = none in the configuration" });
     }
     if (n_trouble > 0) {
-        snprintf(text, sizeof(text), "what is wanted of Slurm is not done for %u node%s, %s first: %s", n_trouble, n_trouble == 1 ? "" : "s", trouble->name, trouble->slurm->trouble);
+        snprintf(text, sizeof(text), "what is wanted of Slurm is not done for %u node%s, %s first: %s", n_trouble, n_trouble == 1 ? "" : "s", trouble->name, slurm_trouble(trouble->slurm));
         fn(arg, &(struct alarm){ .word = "SlurmRefused", .text = text, .count = n_trouble, .things = troubled,
                                  .advice = "do what the text asks for; it is tried again by itself. Rights: doc/slurm.md" });
     }

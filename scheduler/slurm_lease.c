@@ -227,8 +227,8 @@ char *slurm_lease_why(const struct node *n, bool *queued)
         return mem_printf("its lease, job %u of Slurm, is about to end", ns->lease_job);
     if (most == 0)
         return mem_strdup("no leases are asked for: max_leases in section slurm is 0");
-    if (ns->trouble[0] != '\0')
-        return mem_printf("Slurm: %s", ns->trouble);
+    if (slurm_trouble(ns) != NULL)
+        return mem_printf("Slurm: %s", slurm_trouble(ns));
     if (!ns->lease_heard)
         return mem_strdup("Slurm has not said yet whether we have a lease");
     there = leases(n->d->slurm);

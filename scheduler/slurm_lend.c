@@ -93,8 +93,8 @@ const char *slurm_waits_for(const struct node *n)
         snprintf(out, 160, "its worker does not answer: whether anything of ours is on the devices is not known");
     else if (!to_us && !ns->hand.given)
         snprintf(out, 160, "reconstruction processes are being ended");
-    else if (ns->trouble[0] != '\0')
-        snprintf(out, 160, "Slurm: %.140s", ns->trouble);
+    else if (slurm_trouble(ns) != NULL)
+        snprintf(out, 160, "Slurm: %.140s", slurm_trouble(ns));
     else if (ns->asked_for && ns->says == NULL)
         snprintf(out, 160, "Slurm does not know the node");
     else if (ns->says == NULL || ns->says->unknown || !ns->resv_heard)

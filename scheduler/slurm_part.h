@@ -12,6 +12,11 @@ enum slurm_mark { SLURM_MARK_STATE, SLURM_MARK_RESERVATION, SLURM_MARK_JOBS, SLU
 enum lease_state { LEASE_NONE, LEASE_QUEUED, LEASE_HELD };
 extern const char *const lease_word[LEASE_HELD + 1];
 
+struct slurm_try {
+    double again_at, wait_s;             /* monotonic s: when it may be asked next, and how long it waits after it failed */
+    char trouble[300];                   /* why it did */
+};
+
 struct node_slurm {
     enum slurm_mode mode;
     bool taken;                          /* by the reading of the configuration under way */
@@ -22,12 +27,11 @@ struct node_slurm {
     char foreign[64], foreign_users[64]; /* somebody else's reservation */
     bool foreign_maint;
     unsigned clean[SLURM_MARKS];         /* looks in a row without what the mark is about */
-    bool acting;                         /* a command is under way */
+    bool acting; Sluice__SlurmAct act;   /* a command is under way, or which one was the last */
     bool sent_drain;
     bool resv_heard;                     /* reserved is what Slurm said */
     int64_t acted;                       /* monotonic ns of the last answer to a command: looks asked before are too old */
-    double again_at, wait_s;             /* after a command that failed, monotonic s */
-    char trouble[300];                   /* why it did */
+    struct slurm_try tries[SLURM_ACTS];  /* of each kind of command: none waits for another that fails */
     struct { const struct move *move; int to; bool urgent, given; } hand;        /* slurm_lend.c; given: nothing of ours is there any more */
     Sluice__Parking parking; uint64_t parking_order;     /* what its worker was told last (slurm_park.c) */
     char waits[160];                     /* slurm_waits_for */
@@ -63,6 +67,7 @@ bool slurm_is_settled(const struct slurm *s);            /* slurmctld was up for
 /* slurm_farm.c */
 void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked);       /* the answer to a look */
 void slurm_silent(void *arg, const struct err *why);     /* there was none */
+const char *slurm_trouble(const struct node_slurm *ns);  /* why something that is wanted of Slurm is not done; NULL: nothing of the kind */
 void slurm_says_set(struct node_slurm *ns, const Sluice__SlurmNode *w);
 /* slurm_conf.c */
 extern const char slurm_setting[];                       /* in our store: "on" while something of ours may be in Slurm */

@@ -27,25 +27,26 @@ enum slurm_view slurm_view(const Sluice__SlurmNode *n, const char *prefix, bool 
     return SLURM_FOREIGN;
 }
 
-bool slurm_next(const struct slurm_facts *f, Sluice__SlurmAct *act)
+size_t slurm_due(const struct slurm_facts *f, Sluice__SlurmAct due[SLURM_ACTS])
 {
+    bool drain = f->drain && (f->view == SLURM_CLEAN || (f->view == SLURM_OURS && f->half)), undrain = f->view == SLURM_OURS && !f->drain;
+    bool resv = f->lend && f->heard, lease = f->lend && f->lease_heard;
+    bool unlease = lease && f->leased && !f->lease;
     const struct { bool due; Sluice__SlurmAct act; } steps[] = {
-        /* the reservation first: it guards the node whatever else fails */
-        { f->lend && f->heard && f->reserve && (!f->reserved || f->left_s < SLURM_RENEW_S), SLUICE__SLURM_ACT__ACT_RESERVE },
-        { f->view == SLURM_CLEAN && f->drain,                                               SLUICE__SLURM_ACT__ACT_DRAIN },
-        { f->view == SLURM_OURS && f->drain && f->half,                                     SLUICE__SLURM_ACT__ACT_DRAIN },
-        { f->view == SLURM_OURS && !f->drain,                                               SLUICE__SLURM_ACT__ACT_UNDRAIN },
-        { f->lend && f->heard && !f->reserve && f->reserved,                                SLUICE__SLURM_ACT__ACT_RELEASE },
-        { f->lend && f->lease_heard && f->leased && !f->lease,                              SLUICE__SLURM_ACT__ACT_UNLEASE },
-        { f->lend && f->lease_heard && !f->leased && f->lease && f->heard && !f->reserve && !f->reserved, SLUICE__SLURM_ACT__ACT_LEASE },
-        { f->lend && f->heard && f->reserve && f->reserved && f->clear_out,                 SLUICE__SLURM_ACT__ACT_CLEAR_OUT },
+        /* the reservation first: it guards the node whatever else fails, and goes last */
+        { resv && f->reserve && (!f->reserved || f->left_s < SLURM_RENEW_S),        SLUICE__SLURM_ACT__ACT_RESERVE },
+        { drain,                                                                    SLUICE__SLURM_ACT__ACT_DRAIN },
+        { undrain,                                                                  SLUICE__SLURM_ACT__ACT_UNDRAIN },
+        { resv && !f->reserve && f->reserved && !drain && !undrain,                 SLUICE__SLURM_ACT__ACT_RELEASE },
+        { unlease && (!f->reserve || f->reserved),                                  SLUICE__SLURM_ACT__ACT_UNLEASE },
+        { lease && !f->leased && f->lease && resv && !f->reserve && !f->reserved,   SLUICE__SLURM_ACT__ACT_LEASE },
+        { resv && f->reserve && f->reserved && f->clear_out && !unlease,            SLUICE__SLURM_ACT__ACT_CLEAR_OUT },
     };
+    size_t n = 0;
 
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        if (steps[i].due) {
-            *act = steps[i].act;
-            return true;
-        }
+        if (steps[i].due)
+            due[n++] = steps[i].act;
     }
-    return false;
+    return n;
 }

@@ -7,6 +7,7 @@
 #define SLUICE_SLURM_RULES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "sluice.pb-c.h"
 
@@ -35,7 +36,8 @@ struct slurm_facts {
     bool lease_heard, leased;
     bool clear_out;              /* its jobs are to go now */
 };
-/* False: there is nothing to ask for. */
-bool slurm_next(const struct slurm_facts *f, Sluice__SlurmAct *act);
+enum { SLURM_ACTS = 8 };                 /* kinds of commands, Sluice__SlurmAct */
+/* What is to be asked of Slurm, the first thing first; how many. None waits for one before it: what has to does not stand here yet. */
+size_t slurm_due(const struct slurm_facts *f, Sluice__SlurmAct due[SLURM_ACTS]);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * From: sluiced, in place of sluice-slurm (arguments poll, act); tests (every other argument).  To: the folder FAKE_SLURM, which holds the made-up cluster.
  *   world.json   nodes, reservations, jobs, leases, the commands that came, when this slurmctld was started
- *   how.poll, how.act   how the next questions are answered: "ok", "silent", "garbage", "other" (an answer about another node), "late" (done, and never answered), "exit TEXT" or "error WORD TEXT",
- *                       with a number before it only so many of them
+ *   how.poll, how.act, how.lease   how the next questions are answered: "ok", "silent", "garbage", "other" (an answer about another node), "late" (done, and never answered),
+ *                       "exit TEXT" or "error WORD TEXT", with a number before it only so many of them; how.lease: those that ask for a lease
  * The cluster behaves as Slurm was seen to behave (doc/slurm.md): one place for a reason, a reason kept by a drain without one, an undrain that erases it.
  */
 #include "config.h"
@@ -269,6 +269,16 @@ static int poll_answer(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, stru
     return rc;
 }
 
+static bool is_told(const char *what)
+{
+    char *name = mem_printf("how.%s", what), *path = path_of(name);
+    bool is = access(path, F_OK) == 0;
+
+    free(name);
+    free(path);
+    return is;
+}
+
 /* ---- what is done ---- */
 
 static const char *drain(json_t *w, json_t *node, const Sluice__SlurmDo *q, Sluice__SlurmDone *out)
@@ -387,7 +397,7 @@ static const struct { const char *name; const char *(*fn)(json_t *w, json_t *nod
 
 static int act_answer(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e, const char **code)
 {
-    int rc = behave("act", e, code), held = lock();
+    int rc = behave(q->act == SLUICE__SLURM_ACT__ACT_LEASE && is_told("lease") ? "lease" : "act", e, code), held = lock();
     json_t *w = world_read(), *node = json_object_get(json_object_get(w, "nodes"), q->node);
 
     if (rc >= 0 && node == NULL) {
@@ -479,7 +489,7 @@ static const struct { const char *word; void (*fn)(json_t *w, int argc, char **a
     { "job", say_job },          /* ID NODE [no-requeue] */
     { "lease", say_lease },      /* NODE [SECONDS] */
     { "boot", say_boot },        /* NUMBER */
-    { "how", say_how },          /* poll|act [LINE] */
+    { "how", say_how },          /* poll|act|lease [LINE] */
 };
 
 static int say(int argc, char **argv)

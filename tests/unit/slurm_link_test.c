@@ -379,11 +379,36 @@ static void what_is_asked_next(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        Sluice__SlurmAct act = SLUICE__SLURM_ACT__ACT_LOOK;
-        int got = slurm_next(&t[i].f, &act) ? (int)act : NOTHING;
+        Sluice__SlurmAct due[SLURM_ACTS];
+        int got = slurm_due(&t[i].f, due) > 0 ? (int)due[0] : NOTHING;
 
         if (got != t[i].act)
             fail_msg("row %zu: %d instead of %d", i, got, t[i].act);
+    }
+}
+
+/* One that Slurm refuses keeps none of the others waiting, but for those that must not come before it. */
+static void what_is_asked_beside_it(void **state)
+{
+    enum { DRAIN = SLUICE__SLURM_ACT__ACT_DRAIN, UNDRAIN = SLUICE__SLURM_ACT__ACT_UNDRAIN, RESERVE = SLUICE__SLURM_ACT__ACT_RESERVE, LEASE = SLUICE__SLURM_ACT__ACT_LEASE,
+           UNLEASE = SLUICE__SLURM_ACT__ACT_UNLEASE };
+    const double year = 365 * 86400;
+    const struct { struct slurm_facts f; unsigned n; int acts[3]; } t[] = {
+        { { .view = SLURM_CLEAN, .drain = true, .lend = true, .heard = true, .reserve = true }, 2, { RESERVE, DRAIN } },
+        { { .view = SLURM_CLEAN, .drain = true, .lend = true, .heard = true, .lease = true, .lease_heard = true }, 2, { DRAIN, LEASE } },
+        { { .view = SLURM_CLEAN, .drain = true, .lend = true, .heard = true, .reserved = true, .left_s = year }, 1, { DRAIN } },          /* no release of a bad node before that */
+        { { .view = SLURM_OURS, .lend = true, .heard = true, .reserved = true, .left_s = year }, 1, { UNDRAIN } },
+        { { .view = SLURM_CLEAN, .lend = true, .reserve = true, .heard = true, .lease_heard = true, .leased = true }, 1, { RESERVE } },   /* nobody else comes in between */
+        { { .view = SLURM_CLEAN, .lend = true, .reserve = true, .heard = true, .reserved = true, .left_s = year, .clear_out = true, .lease_heard = true, .leased = true }, 1, { UNLEASE } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        Sluice__SlurmAct due[SLURM_ACTS];
+
+        assert_int_equal(slurm_due(&t[i].f, due), t[i].n);
+        for (unsigned k = 0; k < t[i].n; k++)
+            assert_int_equal(due[k], t[i].acts[k]);
     }
 }
 
@@ -402,6 +427,7 @@ int main(void)
         LINKED(a_program_that_is_not_there_is_named),
         cmocka_unit_test(views_of_a_node),
         cmocka_unit_test(what_is_asked_next),
+        cmocka_unit_test(what_is_asked_beside_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -982,6 +982,55 @@ static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
     peer_close(p);
 }
 
+/* A lease that Slurm refuses backs off by itself: what else is wanted is asked for at the next look, and no trouble is left when it is wanted no more. */
+static void a_lease_that_is_refused_keeps_no_mark_waiting(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
+    int64_t begun;
+
+    say("how lease 'error SlurmRefused Invalid partition name specified'");
+    flow_double.tasks = 10;
+    until_alarm(f, "SlurmRefused", "Invalid partition");
+    fx_turn(f, 3.5);                     /* refused at 0, 1 and 3 s, and next at 7 s */
+    begun = clock_mono_ns();
+    assert_int_equal(ask_mark(p, "a1", "hw is broken", NULL), 0);
+    until_world(f, "nodes", "a1", "state", "idle+drain");
+    assert_true((double)(clock_mono_ns() - begun) / 1e9 < 1);
+    assert_int_equal(ask_clear(p, "a1", 0, false, false), 0);
+    until_world(f, "nodes", "a1", "state", "idle");
+    until_alarm(f, "SlurmRefused", "Invalid partition");
+    flow_double.tasks = 0;
+    until_alarm(f, "SlurmRefused", NULL);
+    peer_close(w);
+    peer_close(p);
+}
+
+/* Wanted while Slurm was away, and not any more: nothing is said of it, and what is wanted still is asked for as soon as it is back. */
+static void what_is_wanted_no_more_is_no_trouble(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    int64_t begun;
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    say("how act 'error SlurmRefused Unable to contact slurm controller'");
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    until_alarm(f, "SlurmRefused", "Unable to contact");
+    assert_int_equal(ask_clear(p, "o1", 0, false, false), 0);
+    until_alarm(f, "SlurmRefused", NULL);
+    assert_int_equal(ask_mark(p, "o2", "disk is slow", NULL), 0);
+    say("how poll 'error SlurmSilent Unable to contact slurm controller'");
+    fx_turn(f, 3.5);
+    say("how act ok");
+    begun = clock_mono_ns();
+    say("how poll ok");
+    until_world(f, "nodes", "o2", "state", "idle+drain");
+    assert_true((double)(clock_mono_ns() - begun) / 1e9 < 1);
+    peer_close(p);
+}
+
 static void a_lease_that_slurm_loses_sends_its_tfs_elsewhere(void **state)
 {
     struct fixture *f = *state;
@@ -1232,6 +1281,8 @@ int main(void)
         FARM(a_retired_node_leaves_after_a_restart_too),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
+        FARM(a_lease_that_is_refused_keeps_no_mark_waiting),
+        FARM(what_is_wanted_no_more_is_no_trouble),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
         FARM(a_node_with_a_lease_moves_when_its_tfs_have_left),
         FARM(a_restart_finds_its_leases),
