@@ -30,6 +30,7 @@
 
 static const double first_wait_s = 0.25, most_wait_s = 30;
 static const int end_limit_ms = 1000;
+static const size_t most_said = 256 * 1024;      /* on standard error, for one question */
 
 /* A process that was killed, until it is waited for. */
 struct ended { TAILQ_ENTRY(ended) entry; struct slurm_process *p; ev_io gone; pid_t pid; };
@@ -43,6 +44,7 @@ struct slurm_process {
     struct chan *chan;
     int said;                            /* read end of its standard error, -1 */
     ev_io said_io;
+    size_t said_size;                    /* since the last question */
     char last_line[300], before[150];    /* of it, and the one before it, which often says why */
     ev_timer deadline, again;
     double wait_s;                       /* the next back-off */
@@ -54,6 +56,7 @@ struct slurm_process {
 };
 
 static void start(struct slurm_process *p);
+static void give_up(struct slurm_process *p, const struct err *why);
 
 /* ---- its standard error ---- */
 
@@ -81,24 +84,34 @@ static void keep_last(struct slurm_process *p, char *text)
     }
 }
 
-static void said_read(struct slurm_process *p)
+/* One piece, as it may write without end. False: no more is there now. */
+static bool said_read(struct slurm_process *p)
 {
     char text[4096];
-    ssize_t n;
+    ssize_t n = p->said < 0 ? -1 : read(p->said, text, sizeof(text) - 1);
 
-    while (p->said >= 0 && (n = read(p->said, text, sizeof(text) - 1)) > 0) {
-        text[n] = '\0';
-        keep_last(p, text);
-    }
-    if (p->said >= 0 && n == 0)
+    if (n == 0)
         said_close(p);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    keep_last(p, text);
+    p->said_size += (size_t)n;
+    return true;
 }
 
 static void said_cb(struct ev_loop *loop, ev_io *io, int events)
 {
+    struct slurm_process *p = io->data;
+    struct err e;
+
     (void)loop;
     (void)events;
-    said_read(io->data);
+    said_read(p);
+    if (p->said_size <= most_said)
+        return;
+    err_set(&e, ERR_PROTOCOL, "the helper (%s) writes without end: %s", p->program, p->last_line);
+    give_up(p, &e);
 }
 
 /* ---- its end ---- */
@@ -198,7 +211,8 @@ static void closed_cb(void *arg, struct chan *c, const struct err *why)
     struct err e;
 
     (void)c;
-    said_read(p);
+    while (p->said_size <= most_said && said_read(p))
+        ;
     if (p->last_line[0] != '\0')
         err_set(&e, ERR_UNREACHABLE, "the helper ended (slurm.conf: %s): %s", p->slurm_conf == NULL ? "the default" : p->slurm_conf, p->last_line);
     else if (why->code == ERR_NONE)
@@ -222,6 +236,7 @@ static void late_cb(struct ev_loop *loop, ev_timer *t, int events)
 void slurm_process_ask(struct slurm_process *p, const ProtobufCMessage *m, unsigned answer_type)
 {
     p->asked = true;
+    p->said_size = 0;
     p->answer_type = answer_type;
     p->id = p->id == UINT32_MAX ? 1 : p->id + 1;
     ev_timer_set(&p->deadline, p->timeout_s, 0);
@@ -346,6 +361,7 @@ static void start(struct slurm_process *p)
     struct err e;
 
     p->last_line[0] = p->before[0] = '\0';
+    p->said_size = 0;
     p->starts++;
     if (start_process(p, &e) < 0)
         give_up(p, &e);

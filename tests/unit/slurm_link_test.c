@@ -280,6 +280,39 @@ static void one_that_ends_at_its_start_is_quoted(void **state)
     free(script);
 }
 
+struct beat { double due, late; };
+
+static void beat_cb(struct ev_loop *loop, ev_timer *t, int events)
+{
+    struct beat *b = t->data;
+    double now = (double)clock_mono_ns() / 1e9;
+
+    (void)loop, (void)events;
+    if (now - b->due > b->late)
+        b->late = now - b->due;
+    b->due = now + 0.01;
+}
+
+/* It is read piece by piece, and ended. */
+static void one_that_writes_without_end_holds_nobody_up(void **state)
+{
+    struct rig *r = *state;
+    struct beat b = { .due = (double)clock_mono_ns() / 1e9 + 0.01 };
+    ev_timer timer;
+
+    ev_timer_init(&timer, beat_cb, 0.01, 0.01);
+    timer.data = &b;
+    ev_timer_start(r->loop, &timer);
+    link_start(r, "/usr/bin/yes", 10);
+    look_until(r, &r->failures);
+    assert_string_equal(r->why, "the helper (/usr/bin/yes) writes without end: poll; poll");
+    for (int i = 0; i < 40; i++)
+        turn(r);
+    ev_timer_stop(r->loop, &timer);
+    if (b.late > 1)
+        fail_msg("the loop stood still for %.3g s", b.late);
+}
+
 static void an_error_of_slurm_ends_nothing(void **state)
 {
     struct rig *r = *state;
@@ -423,6 +456,7 @@ int main(void)
         LINKED(what_makes_no_sense_ends_the_helper),
         LINKED(the_last_words_of_a_helper_are_the_reason),
         LINKED(one_that_ends_at_its_start_is_quoted),
+        LINKED(one_that_writes_without_end_holds_nobody_up),
         LINKED(an_error_of_slurm_ends_nothing),
         LINKED(a_program_that_is_not_there_is_named),
         cmocka_unit_test(views_of_a_node),
