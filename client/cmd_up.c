@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "farm.h"
+#include "full.h"
 #include "launch.h"
 #include "local.h"
 #include "mem.h"
@@ -352,6 +353,8 @@ static int bring_up(struct context *ctx, struct farm *f, struct spec *s, double 
         r = wait_usable(ctx, c, retired, limit_s, e);
     if (r == 0)
         printf("%s\n", socket);
+    else if (e->code != ERR_USAGE)
+        full_tell((const char *const[]){ f->dir, c != NULL ? c->state_dir : NULL, c != NULL ? c->worker.shm_dir : NULL }, 3, e);
     hostlist_destroy(retired);
     conf_destroy(c);
     free(path);

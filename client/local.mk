@@ -34,6 +34,7 @@ client_libclient_a_SOURCES = \
 	%D%/cmd_wait.c \
 	%D%/cmd_why.c \
 	%D%/farm.c %D%/farm.h \
+	%D%/full.c %D%/full.h \
 	%D%/launch.c %D%/launch.h \
 	%D%/local.c %D%/local.h \
 	%D%/message.c %D%/message.h \

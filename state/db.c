@@ -54,6 +54,8 @@ enum db_fault db_classify(int code)
 static int say(const struct db *db, struct err *e, int code, const char *doing, const char *message)
 {
     char who[96];
+    if (code == SQLITE_IOERR_SHMSIZE)           /* there is no room for the file beside it */
+        code = SQLITE_FULL;
     switch (code & 0xff) {
     case SQLITE_BUSY: case SQLITE_LOCKED: case SQLITE_PROTOCOL: {
         char *shm = db_path(db->dir, "state.db-shm");

@@ -386,6 +386,26 @@ static int copy_damaged(const struct work *w, const char *dir, struct err *e)
     return access(w->log, F_OK) == 0 ? copy_file(w->log, w->damaged_log, e) : 0;
 }
 
+/* For whoever has to choose between this and a backup: up to when the history goes, what is not there, what a backup would bring and cost. */
+static int report_loss(struct db *to, const char *dir, bool whole, struct str *said, struct err *e)
+{
+    char text[CLOCK_TEXT];
+    int64_t last;
+    if (db_query_int(to, "SELECT coalesce(max(time), 0) FROM event", &last, e) < 0)
+        return -1;
+    if (last > 0)
+        str_addf(said, "the last line of the history that was saved is of %s\n", clock_rfc3339(last, text));
+    else
+        str_add(said, "nothing of the history was saved\n");
+    if (whole)
+        str_add(said, "no loss was found\n");
+    else
+        str_addf(said, "what could not be read is lost, whatever its age: marks, runs, jobs and lines of the history of the tables above where more may be lost, or rows "
+                 "made no sense. A backup has them as they were when it was taken: `sluiced --state %s --restore FILE` puts it in place of this state, and all that "
+                 "came after it is lost then\n", dir);
+    return 0;
+}
+
 /* The identity and epoch beside the file are better than those in it. */
 static int finish_fresh(struct db *to, const char *dir, bool whole, struct str *said, struct err *e)
 {
@@ -403,7 +423,7 @@ static int finish_fresh(struct db *to, const char *dir, bool whole, struct str *
         return -1;
     if (!whole)
         str_addf(said, "new numbers begin %u higher, so that none of a lost row comes twice\n", LOST_NUMBERS);
-    return db_id_write(dir, id, epoch, e);
+    return report_loss(to, dir, whole, said, e) < 0 ? -1 : db_id_write(dir, id, epoch, e);
 }
 
 /* Rows of a schema that we do not know would be lost in ours. A number that no schema has is damage like any other. */

@@ -38,7 +38,21 @@ starts_not() {
   [[ $status -ne 0 && $status -ne 124 ]] || return 1
   for word; do [[ $output == *"$word"* ]] || { echo "no word of $word"; return 1; }; done
 }
-recovers() { run timeout 30 sluiced --config "$FARM/conf" --state "$FARM/state" --recover; echo "$output"; [ "$status" -eq 0 ]; ls "$FARM"/state/state.db.corrupt-* >/dev/null; }
+# It says what it kept aside, up to when the history goes, and what is lost.
+recovers() {
+  local kept
+  run timeout 30 sluiced --config "$FARM/conf" --state "$FARM/state" --recover
+  echo "$output"
+  [ "$status" -eq 0 ] || return 1
+  kept=$(ls -d "$FARM"/state/state.db.corrupt-* | grep -v -e -wal | tail -n 1)
+  [[ $output == *"the damaged file is kept in $kept"* ]] || return 1
+  [[ $output == *"the last line of the history that was saved is of $(date -u +%Y)-"* || $output == *"nothing of the history was saved"* ]] || return 1
+  if [[ $output == *"more may be lost"* || $output == *"made no sense"* ]]; then
+    [[ $output == *"is lost, whatever its age"*"--state $FARM/state --restore FILE"* ]]
+  else
+    [[ $output == *"no loss was found"* ]]
+  fi
+}
 # check_says STATUS WORDS...: what --check finds, which is what a start would say.
 check_says() {
   local word wanted=$1

@@ -278,3 +278,27 @@ shm_dir() { cat "$1/shm-dir"; }
   is '[.nodes[] | select(.usable)] | length' 2 sluice nodes
   sluice down --dir "$FARM/farm"
 }
+
+# no_room KIB: with so much left up ends in its time, with the file system and what is free there.
+no_room() {
+  "${IN_disk[@]}" rm -f "$FARM/full/filler"
+  "${IN_disk[@]}" dd if=/dev/zero of="$FARM/full/filler" bs=4k status=none 2>/dev/null || true
+  "${IN_disk[@]}" truncate -s "-${1}K" "$FARM/full/filler"
+  run timeout 30 "${IN_disk[@]}" sluice up --dir "$FARM/full/farm" --nodes mi50:1 --timeout 10s
+  echo "$1 KiB: $status $output"
+  [[ $status -ne 0 && $status -ne 124 && $output == *"the file system $FARM/full, where $FARM/full/farm is, is full: "*" of 8M are free, at least 1M is wanted"* ]]
+}
+
+@test "a full disk: up ends in its time and names the file system and what is free there, for a new farm and for one that was there" {
+  need_rooms
+  room disk -- "mkdir -p $FARM/full && mount -t tmpfs -o size=8M tmpfs $FARM/full"
+  for left in 0 8 48 100; do no_room "$left"; "${IN_disk[@]}" rm -rf "$FARM/full/farm"; done
+  "${IN_disk[@]}" rm "$FARM/full/filler"
+  for _ in 1 2; do
+    "${IN_disk[@]}" sluice up --dir "$FARM/full/farm" --nodes mi50:1 3>&-
+    "${IN_disk[@]}" sluice down --dir "$FARM/full/farm"
+    "${IN_disk[@]}" rm -f "$FARM/full/farm/state/state.reserve"
+    for left in 0 8 16; do no_room "$left"; [[ $output != *"disk I/O error"* ]]; done
+    "${IN_disk[@]}" rm "$FARM/full/filler"
+  done
+}
