@@ -39,6 +39,16 @@ AM_TESTS_ENVIRONMENT = \
 LOG_COMPILER = $(srcdir)/tests/again
 SH_LOG_COMPILER = $(LOG_COMPILER)
 
+# Tests without a second thread, in which ThreadSanitizer has nothing to see, though they take longest under it. Those of kernels/ have one but for
+# the threads of backend cpu, which cluster_test and kernels_same.sh put to work; writer_test has the thread that uses state/. Whatever is not named
+# here runs under it.
+UNTHREADED = $(fuzz_programs) $(patsubst %,tests/unit/%_test,err str clock heap hostlist conf file spec show runkey offset frame pace hold range reads times \
+	health_rules dispatch ledger verify run_tf run_life job_submit job_run job_control job_store db rows words tf_file \
+	kmath pages encode simulate device workflow_cpu) \
+	$(patsubst %,tests/kernels_%.sh,reference mock planted plugins code oclgrind) tests/layers.sh
+THREADED = $(filter-out $(UNTHREADED),$(TESTS))
+THREADED_NEEDS = sluice sluiced sluice-worker sluice-source sluice-reco tests/fake/reco tests/fake/fake-slurm tests/unit/kernels_alone tests/unit/kernels_emulated
+
 # make soak: the whole length of every loop; make bench: figures, as ratios. Neither is a test of a clock.
 soak: check-build
 	$(srcdir)/tests/run --soak $(abs_builddir)
@@ -46,6 +56,14 @@ bench: all $(BENCHES)
 	@SLUICE_SRCDIR='$(abs_srcdir)'; export SLUICE_SRCDIR; for b in $(BENCHES); do echo "== $$b"; ./$$b || exit 1; done
 check-build: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
-.PHONY: soak bench check-build
+# For ThreadSanitizer: what has threads, and the programs that it starts.
+build-threads: $(BUILT_SOURCES)
+	$(MAKE) $(AM_MAKEFLAGS) $(THREADED_NEEDS) $(filter-out %.sh,$(THREADED))
+check-threads: build-threads
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(THREADED)'
+# For tests/run --only: what there is.
+list-tests list-threads:
+	@echo $(if $(filter %threads,$@),$(THREADED),$(TESTS))
+.PHONY: soak bench check-build build-threads check-threads list-tests list-threads
 EXTRA_PROGRAMS = $(BENCHES) tests/bench/bench_kernels
 dist_noinst_SCRIPTS += %D%/run %D%/again
