@@ -39,7 +39,7 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/session.c %D%/session.h \
 	%D%/shm.c %D%/shm.h \
 	%D%/show.c %D%/show.h \
-	%D%/slurm_conf.c %D%/slurm_farm.c %D%/slurm_farm.h %D%/slurm_lease.c %D%/slurm_lend.c %D%/slurm_marks.c %D%/slurm_park.c %D%/slurm_part.h \
+	%D%/slurm_conf.c %D%/slurm_farm.c %D%/slurm_farm.h %D%/slurm_lease.c %D%/slurm_lend.c %D%/slurm_marks.c %D%/slurm_park.c %D%/slurm_part.h %D%/slurm_undone.c \
 	%D%/slurm_link.c %D%/slurm_link.h \
 	%D%/slurm_process.c %D%/slurm_process.h \
 	%D%/slurm_rules.c %D%/slurm_rules.h \

@@ -110,6 +110,7 @@ static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *w
         consider(n);
         return;
     }
+    slurm_was_done(n, ns->act);
     ns->tries[ns->act] = (struct slurm_try){ .again_at = again_s == 0 ? 0 : now_s() + again_s };
     if (again_s > 0 && !ev_is_active(&s->soon)) {
         ev_timer_set(&s->soon, again_s + 0.001, 0);
@@ -268,6 +269,8 @@ static void consider(struct node *n)
         ns->sent_drain = false;
     n_due = slurm_due(&f, due);
     ended = forget_the_rest(ns, due, n_due);
+    for (size_t k = 0; k < n_due; k++)
+        slurm_undone_check(n, due[k]);
     while (i < n_due && now_s() < ns->tries[due[i]].again_at)
         i++;
     if (i < n_due)
@@ -538,6 +541,29 @@ static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
     fn(arg, &(struct alarm){ .word = "SlurmSilent", .text = text, .since_s = since, .advice = advice[is_left(s)] });
 }
 
+static void about_the_undone(struct sluiced *d, alarm_fn fn, void *arg)
+{
+    struct hostlist *all = hostlist_create();
+    const struct node *first = NULL;
+    char text[300];
+    unsigned often, count = 0;
+
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        if (!takes_part(n) || slurm_undone(n, &often) == NULL)
+            continue;
+        first = count++ == 0 ? n : first;
+        hostlist_add(all, n->name, NULL);
+    }
+    if (count > 0) {
+        const char *what = slurm_undone(first, &often);
+
+        snprintf(text, sizeof(text), "somebody else undoes in Slurm what is done there for %u node%s, %s first: %s %u times", count, count == 1 ? "" : "s", first->name, what, often);
+        fn(arg, &(struct alarm){ .word = "SlurmContested", .text = text, .count = count, .things = all,
+                                 .advice = "perhaps another sluiced has these nodes, too, with the same reason_prefix: each node belongs to one farm, each farm has a prefix of its own (doc/slurm.md); else slurmctld's log says who" });
+    }
+    hostlist_destroy(all);
+}
+
 void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
 {
     const struct node *unknown = NULL, *trouble = NULL;
@@ -550,6 +576,7 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
     unknowns = hostlist_create();
     troubled = hostlist_create();
     about_silence(d->slurm, fn, arg);
+    about_the_undone(d, fn, arg);
     for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
         if (!takes_part(n))
             continue;

@@ -17,6 +17,9 @@ struct slurm_try {
     char trouble[300];                   /* why it did */
 };
 
+/* One that was done (slurm_undone.c). */
+struct slurm_did { bool stands; int64_t boot; unsigned undone; double undone_at; };
+
 struct node_slurm {
     enum slurm_mode mode;
     bool taken;                          /* by the reading of the configuration under way */
@@ -30,6 +33,7 @@ struct node_slurm {
     bool acting; Sluice__SlurmAct act;   /* a command is under way, or which one was the last */
     bool sent_drain;
     bool resv_heard;                     /* reserved is what Slurm said */
+    struct slurm_did done[SLURM_ACTS];
     int64_t acted;                       /* monotonic ns of the last answer to a command: looks asked before are too old */
     struct slurm_try tries[SLURM_ACTS];  /* of each kind of command: none waits for another that fails */
     struct { const struct move *move; int to; bool urgent, given; } hand;        /* slurm_lend.c; given: nothing of ours is there any more */
@@ -86,6 +90,10 @@ bool slurm_wants_reservation(const struct node *n);
 bool slurm_wants_clear_out(const struct node *n);
 void slurm_reservation_name(const struct node *n, char out[80]);
 void slurm_jobs_set(struct node_slurm *ns, char *const *jobs, size_t n);
+/* slurm_undone.c */
+void slurm_was_done(struct node *n, Sluice__SlurmAct act);
+void slurm_undone_check(struct node *n, Sluice__SlurmAct act);   /* it is due: somebody else has undone it if it stood */
+const char *slurm_undone(const struct node *n, unsigned *often); /* what somebody else does to it again and again; NULL: nothing */
 
 /* slurm_park.c */
 bool slurm_is_parked(const struct node *n);              /* its worker has said that nothing of ours is on the devices */

@@ -536,6 +536,59 @@ static void what_is_ours_is_reserved_and_what_is_slurms_is_not(void **state)
     peer_close(p);
 }
 
+static void undo(struct fixture *f, const char *reservation, const char *words, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        until_world(f, "reservations", reservation, NULL, NULL);
+        say(words);
+    }
+}
+
+/* Another sluiced, or an administrator's script: it is not fought at every look, and people are told. */
+static void what_somebody_else_undoes_all_the_time_is_told_and_not_repeated_at_once(void **state)
+{
+    struct fixture *f = *state;
+    unsigned before;
+
+    undo(f, "sluice-n1", "reservation sluice-n1", 2);
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_alarm(f, "SlurmContested", NULL);              /* by mistake, perhaps */
+    say("reservation sluice-n1");
+    until_alarm(f, "SlurmContested", "for 1 node, n1 first: its reservation was removed 3 times");
+    undo(f, "sluice-n1", "reservation sluice-n1", 1);    /* still done again, after 1 s, then 2 s */
+    before = acts("reserve n1");
+    fx_turn(f, 1.5);
+    assert_int_equal(acts("reserve n1"), before);
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    /* a slurmctld that forgets is no such body */
+    for (int boot = 2; boot < 6; boot++) {
+        char words[32];
+
+        until_world(f, "reservations", "sluice-n2", NULL, NULL);
+        snprintf(words, sizeof(words), "boot %d", boot);
+        say(words);
+        say("reservation sluice-n2");
+    }
+    until_world(f, "reservations", "sluice-n2", NULL, NULL);
+    until_alarm(f, "SlurmContested", "for 1 node, n1");
+}
+
+/* Its drains say that they are ours. */
+static void what_another_one_drains_in_our_words_is_left_alone_after_a_while(void **state)
+{
+    struct fixture *f = *state;
+
+    for (int i = 0; i < 3; i++) {
+        say("node o1 idle+drain 'sluice: hw is broken (root)' root");
+        if (i < 2)
+            until_world(f, "nodes", "o1", "state", "idle");
+    }
+    until_alarm(f, "SlurmContested", "o1 first: it was drained again in our words 2 times");
+    fx_turn(f, 0.5);
+    assert_true(world_has("nodes", "o1", "state", "idle+drain"));
+    until_world(f, "nodes", "o1", "state", "idle");      /* perhaps it was left behind: 1 s later */
+}
+
 static void a_node_is_taken_when_its_jobs_have_ended(void **state)
 {
     struct fixture *f = *state;
@@ -1266,6 +1319,8 @@ int main(void)
         FARM(a_drain_that_was_cut_short_is_known_by_its_mark),
         FARM(a_foreign_reservation_is_a_mark_where_the_node_is_ours),
         FARM(what_is_ours_is_reserved_and_what_is_slurms_is_not),
+        FARM(what_somebody_else_undoes_all_the_time_is_told_and_not_repeated_at_once),
+        FARM(what_another_one_drains_in_our_words_is_left_alone_after_a_while),
         FARM(a_node_is_taken_when_its_jobs_have_ended),
         FARM(now_requeues_what_may_be_requeued_and_lets_it_begin),
         FARM(a_drain_at_any_step_survives_the_move),
