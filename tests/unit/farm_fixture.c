@@ -135,8 +135,22 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
     return remove(path);
 }
 
+static void close_peers(struct fixture *f)
+{
+    while (f->peers != NULL)
+        peer_close(f->peers);
+}
+
+void fx_again(struct fixture *f)
+{
+    close_peers(f);
+    fx_stop(f);
+    fx_start(f);
+}
+
 void fx_close(struct fixture *f)
 {
+    close_peers(f);
     fx_stop(f);
     fx_kill_child(f);
     ev_loop_destroy(f->loop);
@@ -297,6 +311,8 @@ static struct peer *peer_make(struct fixture *f, Sluice__Role role, const char *
     conf.address = address;
     conf.limits.clock_shift_ns = shift_ns;
     p->f = f;
+    p->next = f->peers;
+    f->peers = p;
     p->c = connector_create(&conf, &e);
     if (p->c == NULL)
         fail_msg("%s", e.text);
@@ -331,6 +347,12 @@ void peer_close(struct peer *p)
 {
     if (p == NULL)
         return;
+    for (struct peer **at = &p->f->peers; *at != NULL; at = &(*at)->next) {
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    }
     connector_destroy(p->c);
     keep(&p->answer, NULL);
     keep(&p->settings, NULL);

@@ -18,10 +18,12 @@ struct fixture {
     struct sluiced d;
     bool up;
     pid_t child;
+    struct peer *peers;                  /* those that are open */
 };
 
 struct peer {                            /* one connection of ours to the daemon */
     struct fixture *f;
+    struct peer *next;
     struct connector *c;
     bool ready, gone;
     struct err why;                      /* of being gone */
@@ -44,7 +46,8 @@ void fx_stop(struct fixture *f);
 /* The same daemon in a process of its own, to be killed. */
 void fx_start_child(struct fixture *f);
 void fx_kill_child(struct fixture *f);                   /* SIGKILL, and waits until it is gone */
-void fx_close(struct fixture *f);                        /* stops, removes the folder */
+void fx_close(struct fixture *f);                        /* closes the peers that are left, stops, removes the folder */
+void fx_again(struct fixture *f);                        /* the same peers leave, it stops and starts */
 void fx_conf(struct fixture *f, const char *conf);
 const char *fx_path(struct fixture *f, const char *name);        /* of a file in the folder; valid until the next call */
 

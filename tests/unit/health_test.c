@@ -47,6 +47,17 @@ static struct node *node_of(struct fixture *f, const char *name)
     return farm_node(f->d.farm, name);
 }
 
+/* n1, n2, ... */
+static void simple_workers(struct fixture *f, int first, int last)
+{
+    char name[8];
+
+    for (int i = first; i <= last; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        simple_worker(f, name);
+    }
+}
+
 /* ---- by their work ---- */
 
 /* A TF fails at `bad` and is done at `good`. */
@@ -67,12 +78,11 @@ static void fails_here_done_there(struct fixture *f, const char *bad, const char
 static void three_that_others_could_do_mark_the_node_with_evidence(void **state)
 {
     struct fixture *f = *state;
-    struct peer *w1, *w2, *p;
+    struct peer *p;
     const Sluice__Node *n;
 
     fx_start(f);
-    w1 = simple_worker(f, "n1");
-    w2 = simple_worker(f, "n2");
+    simple_workers(f, 1, 2);
     p = person(f);
     fails_here_done_there(f, "n1", "n2");
     fails_here_done_there(f, "n1", "n2");
@@ -93,20 +103,15 @@ static void three_that_others_could_do_mark_the_node_with_evidence(void **state)
     assert_int_equal(ask_clear(p, "n1", 0, true, false), 0);
     fails_here_done_there(f, "n1", "n2");
     assert_int_equal(ask_node(p, "n1")->n_marks, 0);
-    peer_close(w1);
-    peer_close(w2);
-    peer_close(p);
 }
 
 static void a_tf_that_fails_everywhere_blames_no_node(void **state)
 {
     struct fixture *f = *state;
-    struct peer *w[3], *p;
 
     fx_start(f);
-    for (int i = 0; i < 3; i++)
-        w[i] = simple_worker(f, i == 0 ? "n1" : i == 1 ? "n2" : "n3");
-    p = person(f);
+    simple_workers(f, 1, 3);
+    person(f);
     for (int k = 0; k < 20; k++) {
         struct doubt *on = NULL, *good = NULL;
 
@@ -119,20 +124,16 @@ static void a_tf_that_fails_everywhere_blames_no_node(void **state)
     }
     assert_int_equal(marks_open(f->d.marks), 0);
     assert_int_equal(counters_get(f->d.counters, "failures_blamed"), 0);
-    for (int i = 0; i < 3; i++)
-        peer_close(w[i]);
-    peer_close(p);
 }
 
 /* Its data are gone, nobody else can try: that counts when others work in the meantime, and not when nobody does. */
 static void without_a_second_opinion_others_at_work_are_the_proof(void **state)
 {
     struct fixture *f = *state;
-    struct peer *w1, *w2, *p;
+    struct peer *p;
 
     fx_start(f);
-    w1 = simple_worker(f, "n1");
-    w2 = simple_worker(f, "n2");
+    simple_workers(f, 1, 2);
     p = person(f);
     for (int k = 0; k < 20; k++) {
         struct doubt *on = NULL;
@@ -149,37 +150,30 @@ static void without_a_second_opinion_others_at_work_are_the_proof(void **state)
         health_dropped(&on);
     }
     assert_int_equal(ask_node(p, "n1")->n_marks, 1);
-    peer_close(w1);
-    peer_close(w2);
-    peer_close(p);
 }
 
 static void the_only_node_is_never_passed_over(void **state)
 {
     struct fixture *f = *state;
     struct doubt *on = NULL;
-    struct peer *w1, *w2;
 
     fx_start(f);
-    w1 = simple_worker(f, "n1");
+    simple_worker(f, "n1");
     assert_true(health_failed(&on, node_of(f, "n1"), NULL, "Crashed", NULL) == 0);
-    w2 = simple_worker(f, "n2");
+    simple_worker(f, "n2");
     assert_true(health_failed(&on, node_of(f, "n1"), NULL, "Crashed", NULL) == 0.5);
     health_dropped(&on);
-    peer_close(w1);
-    peer_close(w2);
 }
 
 static void a_slow_node_gets_a_note_that_goes_when_it_is_fast_again(void **state)
 {
     struct fixture *f = *state;
     struct doubt *none = NULL;
-    struct peer *w[3], *p;
+    struct peer *p;
     const Sluice__Node *n;
 
     fx_start(f);
-    for (int i = 0; i < 3; i++)
-        w[i] = simple_worker(f, i == 0 ? "n1" : i == 1 ? "n2" : "n3");
+    simple_workers(f, 1, 3);
     p = person(f);
     for (int k = 0; k < 30; k++) {
         health_done(&none, node_of(f, "n1"), false, 1, 3, 1000);
@@ -197,25 +191,18 @@ static void a_slow_node_gets_a_note_that_goes_when_it_is_fast_again(void **state
         health_done(&none, node_of(f, "n1"), false, 1, 1, 1000);
     fx_turn(f, 0.1);
     assert_int_equal(ask_node(p, "n1")->n_marks, 0);
-    for (int i = 0; i < 3; i++)
-        peer_close(w[i]);
-    peer_close(p);
 }
 
 static void automatic_marking_can_be_off(void **state)
 {
     struct fixture *f = *state;
-    struct peer *w1, *w2;
 
     fx_conf(f, conf_off);
     fx_start(f);
-    w1 = simple_worker(f, "n1");
-    w2 = simple_worker(f, "n2");
+    simple_workers(f, 1, 2);
     for (int i = 0; i < 10; i++)
         fails_here_done_there(f, "n1", "n2");
     assert_int_equal(marks_open(f->d.marks), 0);
-    peer_close(w1);
-    peer_close(w2);
 }
 
 /* ---- the brake ---- */
@@ -247,15 +234,11 @@ static void the_brake_ends_marking_until_a_person_resets_it(void **state)
     static const char *const bad[] = { "n1", "n2", "n3", "n4" };
     struct fixture *f = *state;
     Sluice__ResetHealth reset = SLUICE__RESET_HEALTH__INIT;
-    struct peer *w[6], *p;
+    struct peer *p;
     struct found alarm = { .word = "HealthBrake" };
-    char name[8];
 
     fx_start(f);
-    for (int i = 0; i < 6; i++) {
-        snprintf(name, sizeof(name), "n%d", i + 1);
-        w[i] = simple_worker(f, name);
-    }
+    simple_workers(f, 1, 6);
     p = person(f);
     for (int i = 0; i < 4; i++) {
         for (int k = 0; k < 5; k++)
@@ -274,16 +257,8 @@ static void the_brake_ends_marking_until_a_person_resets_it(void **state)
     assert_int_equal(ask_health(p)->brakes[0]->nodes, 6);
     assert_int_equal(ask_health(p)->brakes[0]->held, 2);
     fx_turn(f, 0.1);
-    for (int i = 0; i < 6; i++)
-        peer_close(w[i]);
-    peer_close(p);
-    fx_stop(f);
-
-    fx_start(f);                                         /* it is on after a restart */
-    for (int i = 2; i < 6; i++) {
-        snprintf(name, sizeof(name), "n%d", i + 1);
-        w[i] = simple_worker(f, name);
-    }
+    fx_again(f);                                         /* it is on after a restart */
+    simple_workers(f, 3, 6);
     p = person(f);
     assert_true(ask_health(p)->brakes[0]->on);
     for (int k = 0; k < 5; k++)
@@ -299,39 +274,24 @@ static void the_brake_ends_marking_until_a_person_resets_it(void **state)
     fails_here_done_there(f, "n3", "n6");                /* what it did before is not forgotten */
     assert_int_equal(ask_node(p, "n3")->n_marks, 1);
     fx_turn(f, 0.1);
-    for (int i = 2; i < 6; i++)
-        peer_close(w[i]);
-    peer_close(p);
-    fx_stop(f);
-
-    fx_start(f);                                         /* n1 and n2 were marked before the reset: that stays so */
-    for (int i = 2; i < 6; i++) {
-        snprintf(name, sizeof(name), "n%d", i + 1);
-        w[i] = simple_worker(f, name);
-    }
+    fx_again(f);                                         /* n1 and n2 were marked before the reset: that stays so */
+    simple_workers(f, 3, 6);
     p = person(f);
     assert_int_equal(ask_health(p)->brakes[0]->marked, 1);
     for (int k = 0; k < 3; k++)
         fails_here_done_there(f, "n4", "n6");
     assert_int_equal(ask_node(p, "n4")->n_marks, 1);
     assert_false(ask_health(p)->brakes[0]->on);
-    for (int i = 2; i < 6; i++)
-        peer_close(w[i]);
-    peer_close(p);
 }
 
 /* A person's marks do not use the brake up, and pools have one each. */
 static void marks_of_people_and_the_other_pool_do_not_count(void **state)
 {
     struct fixture *f = *state;
-    struct peer *w[6], *p;
-    char name[8];
+    struct peer *p;
 
     fx_start(f);
-    for (int i = 0; i < 6; i++) {
-        snprintf(name, sizeof(name), "n%d", i + 1);
-        w[i] = simple_worker(f, name);
-    }
+    simple_workers(f, 1, 6);
     p = person(f);
     assert_int_equal(ask_mark(p, "n4", "fan", NULL), 0);
     assert_int_equal(ask_mark(p, "n5", "fan", NULL), 0);
@@ -347,9 +307,6 @@ static void marks_of_people_and_the_other_pool_do_not_count(void **state)
         fails_here_done_there(f, "n3", "n6");
     assert_int_equal(ask_node(p, "n3")->n_marks, 1);
     assert_false(ask_health(p)->brakes[1]->on);
-    for (int i = 0; i < 6; i++)
-        peer_close(w[i]);
-    peer_close(p);
 }
 
 /* ---- wrong results ---- */
@@ -358,10 +315,10 @@ static void b75_a_wrong_result_is_a_proposal_and_the_third_a_mark(void **state)
 {
     struct fixture *f = *state;
     const Sluice__Node *n;
-    struct peer *w, *p;
+    struct peer *p;
 
     fx_start(f);
-    w = simple_worker(f, "n13");
+    simple_worker(f, "n13");
     p = person(f);
     for (unsigned k = 1; k <= 3; k++) {
         health_wrong(node_of(f, "n13"), "emu-n13-0", false, 5, k, "00000000000000bb", "00000000000000aa", "00000000000000bb on n13, 00000000000000aa on n2, 00000000000000aa on n3");
@@ -383,8 +340,6 @@ static void b75_a_wrong_result_is_a_proposal_and_the_third_a_mark(void **state)
     n = ask_node(p, "n13");
     assert_int_equal(n->marks[0]->severity, SLUICE__SEVERITY__INFO);     /* counted anew */
     assert_true(n->usable);
-    peer_close(w);
-    peer_close(p);
 }
 
 static void b75_the_share_of_results_that_is_made_again_is_kept(void **state)
@@ -453,6 +408,17 @@ static struct peer *machine_register(struct fixture *f, const struct machine *m)
     return p;
 }
 
+/* Its worker ends, and another one begins. */
+static struct peer *machine_returns(struct peer *w, struct machine *m)
+{
+    struct fixture *f = w->f;
+
+    peer_close(w);
+    fx_turn(f, 0.1);
+    m->start++;
+    return machine_register(f, m);
+}
+
 static void machine_report(struct peer *w, const struct machine *m)
 {
     Sluice__Report r = SLUICE__REPORT__INIT;
@@ -482,6 +448,7 @@ static const Sluice__MarkInfo *mark_by(const Sluice__Node *n, const char *owner)
 }
 
 #define ALL (UINT64_C(512) << 30)
+static const struct machine whole = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
 
 /* B66: 7 of 8; one disappears while it is in contact; another one in its place; back after a reboot. */
 static void b66_a_missing_gpu_is_a_mark_on_it(void **state)
@@ -499,11 +466,8 @@ static void b66_a_missing_gpu_is_a_mark_on_it(void **state)
     assert_string_equal(mark_by(n, "hardware")->reason, "7 of the 8 devices of class big are there");
     assert_int_equal(mark_by(n, "hardware")->severity, SLUICE__SEVERITY__INFO);
     assert_true(n->usable);                              /* the pool lets degraded nodes work */
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 2;
     m.missing = 99;
-    w = machine_register(f, &m);
+    w = machine_returns(w, &m);
     fx_turn(f, 0.1);
     assert_int_equal(ask_node(p, "g1")->n_marks, 0);     /* the note follows the facts */
     m.missing = 7;
@@ -517,47 +481,33 @@ static void b66_a_missing_gpu_is_a_mark_on_it(void **state)
     assert_true(n->usable);
     machine_report(w, &m);
     assert_int_equal(ask_node(p, "g1")->n_marks, 1);     /* one fault, one mark */
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 3;
     m.boot = "boot-2";
-    w = machine_register(f, &m);                         /* a reboot does not bring it back */
+    w = machine_returns(w, &m);                         /* a reboot does not bring it back */
     n = ask_node(p, "g1");
     assert_int_equal(n->n_marks, 2);
     assert_string_equal(n->marks[0]->part, "GPU-7");
     assert_int_equal(counters_get(f->d.counters, "reboots"), 1);
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 4;
     m.missing = 99;
-    w = machine_register(f, &m);
+    w = machine_returns(w, &m);
     fx_turn(f, 0.1);                                     /* back: a person clears, unless the configuration lets health do it */
     n = ask_node(p, "g1");
     assert_int_equal(n->n_marks, 1);
     assert_string_equal(n->marks[0]->part, "GPU-7");
     assert_true(n->usable);
-    peer_close(w);
-    peer_close(p);
-}
-
-static void start_anew(struct fixture *f)
-{
-    fx_stop(f);
-    fx_start(f);
 }
 
 static void a_reboot_while_nobody_looked_is_seen(void **state)
 {
     struct fixture *f = *state;
-    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    struct machine m = whole;
 
     fx_start(f);
     peer_close(machine_register(f, &m));
-    start_anew(f);
+    fx_again(f);
     m.start = 2;
     peer_close(machine_register(f, &m));                 /* the worker alone was started anew */
     assert_int_equal(counters_get(f->d.counters, "reboots"), 0);
-    start_anew(f);
+    fx_again(f);
     m.start = 3;
     m.boot = "boot-2";
     peer_close(machine_register(f, &m));
@@ -569,14 +519,13 @@ static void a_reboot_while_nobody_looked_is_seen(void **state)
 static void b66_a_gpu_that_went_while_nobody_looked_is_found_and_named(void **state)
 {
     struct fixture *f = *state;
-    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    struct machine m = whole;
     const Sluice__Node *n;
     struct peer *w, *p;
 
     fx_start(f);
     w = machine_register(f, &m);
-    peer_close(w);
-    start_anew(f);
+    fx_again(f);
     p = person(f);
     assert_true(node_has_part(node_of(f, "g1"), "GPU-7"));       /* can be marked before its worker is back */
     m.start = 2;
@@ -591,9 +540,7 @@ static void b66_a_gpu_that_went_while_nobody_looked_is_found_and_named(void **st
     assert_int_equal(ask_clear(p, "g1", mark_by(n, "device")->id, true, false), 0);
     machine_report(w, &m);
     assert_null(mark_by(ask_node(p, "g1"), "device"));
-    peer_close(w);
-    peer_close(p);
-    start_anew(f);
+    fx_again(f);
     p = person(f);
     m.start = 3;
     w = machine_register(f, &m);
@@ -601,8 +548,7 @@ static void b66_a_gpu_that_went_while_nobody_looked_is_found_and_named(void **st
     peer_close(w);
     fx_turn(f, 0.1);
     /* another one in a known place, seen after a start */
-    start_anew(f);
-    peer_close(p);
+    fx_again(f);
     p = person(f);
     m.start = 4;
     m.missing = 99;
@@ -614,14 +560,12 @@ static void b66_a_gpu_that_went_while_nobody_looked_is_found_and_named(void **st
     assert_string_equal(mark_by(n, "hardware")->part, "GPU-new");
     assert_string_equal(mark_by(n, "hardware")->reason, "another device: GPU 2 is serial GPU-new now, it was GPU-2");
     assert_int_equal(n->n_marks, 1);
-    peer_close(w);
-    peer_close(p);
 }
 
 static void a_retired_node_misses_nothing(void **state)
 {
     struct fixture *f = *state;
-    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    struct machine m = whole;
     Sluice__RetireNodes retire = SLUICE__RETIRE_NODES__INIT;
     Sluice__AddNodes add = SLUICE__ADD_NODES__INIT;
     char *names[1] = { (char *)"g1" };
@@ -638,16 +582,13 @@ static void a_retired_node_misses_nothing(void **state)
     assert_int_equal(answer_code(p), 0);
     peer_ask(p, &add.base);
     assert_int_equal(answer_code(p), 0);
-    peer_close(p);
-    start_anew(f);
+    fx_again(f);
     p = person(f);
     m.start = 2;
     m.missing = 7;
     w = machine_register(f, &m);
     assert_null(mark_by(ask_node(p, "g1"), "device"));
     assert_non_null(mark_by(ask_node(p, "g1"), "hardware"));
-    peer_close(w);
-    peer_close(p);
 }
 
 /* Our configuration says what the class has; the worker's may say something else. */
@@ -667,38 +608,27 @@ static void devices_of_another_architecture_than_the_class_take_the_node_out(voi
     assert_string_equal(n->marks[0]->owner, "architecture");
     assert_string_equal(n->marks[0]->reason, "8 of its devices are no gfx906, which class big has: GPU-0 is gfx908, GPU-1 is gfx908, GPU-2 is gfx908, GPU-3 is gfx908, ...");
     assert_false(n->usable);
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 2;
     m.arch = "gfx906";
-    w = machine_register(f, &m);
+    w = machine_returns(w, &m);
     fx_turn(f, 0.1);
     assert_int_equal(ask_node(p, "g1")->n_marks, 0);
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 3;
     m.arch = NULL;                                       /* emulated, or on the CPU */
-    w = machine_register(f, &m);
+    w = machine_returns(w, &m);
     assert_int_equal(ask_node(p, "g1")->n_marks, 0);
-    peer_close(w);
-    peer_close(p);
 }
 
 static void another_serial_is_a_note_on_that_device(void **state)
 {
     struct fixture *f = *state;
-    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    struct machine m = whole;
     const Sluice__Node *n;
     struct peer *w, *p;
 
     fx_start(f);
     p = person(f);
     w = machine_register(f, &m);
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 2;
     m.other = 3;
-    w = machine_register(f, &m);
+    w = machine_returns(w, &m);
     n = ask_node(p, "g1");
     assert_int_equal(n->n_marks, 1);
     assert_string_equal(n->marks[0]->part, "GPU-new");
@@ -707,8 +637,6 @@ static void another_serial_is_a_note_on_that_device(void **state)
     assert_true(n->usable);
     machine_report(w, &m);
     assert_int_equal(ask_node(p, "g1")->n_marks, 1);
-    peer_close(w);
-    peer_close(p);
 }
 
 /* B14, opt-in: health takes back its own mark on a part that was replaced; a person's on the same part stays. */
@@ -727,27 +655,22 @@ static void b14_marks_of_health_on_gone_parts_go_where_the_site_wants_it(void **
     health_mark(node_of(f, "g1"), "GPU-3", "work", "hw", LEVEL_BAD, "crashes", NULL);
     fx_turn(f, 0.1);
     assert_int_equal(ask_node(p, "g1")->n_marks, 2);
-    peer_close(w);
-    fx_turn(f, 0.1);
-    m.start = 2;
     m.other = 3;
     m.boot = "boot-2";
-    w = machine_register(f, &m);
+    w = machine_returns(w, &m);
     fx_turn(f, 0.1);
     n = ask_node(p, "g1");
     assert_null(mark_by(n, "work"));
     assert_int_equal(n->n_marks, 2);                     /* the person's, and the note about the new one */
     assert_string_equal(n->marks[0]->reason, "ECC");
     assert_false(n->marks[0]->part_present);
-    peer_close(w);
-    peer_close(p);
 }
 
 /* B68: what the worker says of a device that does not answer becomes a mark on it. */
 static void b68_a_device_that_stays_broken_is_marked_with_its_reason(void **state)
 {
     struct fixture *f = *state;
-    struct machine m = { .node = "g1", .boot = "boot-1", .start = 1, .memory = ALL, .n = 8, .missing = 99, .other = 99 };
+    struct machine m = whole;
     const Sluice__Node *n;
     struct peer *w, *p;
 
@@ -764,8 +687,6 @@ static void b68_a_device_that_stays_broken_is_marked_with_its_reason(void **stat
     assert_string_equal(n->marks[0]->part, "GPU-0");
     assert_string_equal(n->marks[0]->reason, "GPU 0 (serial GPU-0) does not work: GPU query stuck since 12:00");
     assert_true(n->usable);
-    peer_close(w);
-    peer_close(p);
 }
 
 static void too_little_memory_is_bad_and_a_wrong_clock_a_note(void **state)
@@ -789,8 +710,6 @@ static void too_little_memory_is_bad_and_a_wrong_clock_a_note(void **state)
     m = (struct machine){ .node = "g2", .boot = "b", .start = 1, .memory = ALL / 100 * 95, .n = 8, .missing = 99, .other = 99 };
     w = machine_register(f, &m);                         /* the kernel keeps some */
     assert_int_equal(ask_node(p, "g2")->n_marks, 0);
-    peer_close(w);
-    peer_close(p);
 }
 
 static void must_hold(void *arg, const char *name, bool ok, const char *text)
@@ -824,10 +743,7 @@ static void the_brake_counts_a_node_for_a_mark_on_one_of_its_devices(void **stat
     health_mark(node_of(f, "g1"), "GPU-1", "verify", "hw", LEVEL_BAD, "wrong result", NULL);     /* the same node */
     assert_int_equal(ask_node(p, "g1")->n_marks, 2);
     assert_int_equal(ask_health(p)->brakes[0]->marked, 1);
-    for (int i = 0; i < 4; i++)
-        peer_close(w[i]);
-    peer_close(p);
-    start_anew(f);
+    fx_again(f);
     p = person(f);
     m.start = 2;
     for (int i = 0; i < 4; i++) {
@@ -844,9 +760,6 @@ static void the_brake_counts_a_node_for_a_mark_on_one_of_its_devices(void **stat
     assert_string_equal(ask_node(p, "g2")->marks[0]->part, "GPU-0");
     assert_int_equal(ask_node(p, "g3")->n_marks, 0);
     assert_true(ask_health(p)->brakes[0]->on);
-    for (int i = 0; i < 4; i++)
-        peer_close(w[i]);
-    peer_close(p);
 }
 
 /* Reasons that are about single devices take the node out with the last of them, and not before. */
@@ -875,8 +788,6 @@ static void a_node_works_on_beside_a_marked_device_and_that_is_in_order(void **s
     assert_int_equal(ask_mark(p, "g1", "ECC", "GPU-0"), 0);
     assert_false(ask_node(p, "g1")->usable);
     invariants_each(&f->d, must_hold, NULL);
-    peer_close(w);
-    peer_close(p);
 }
 
 /* ---- checks and room ---- */
@@ -936,8 +847,6 @@ static void checks_mark_by_their_exit_and_stay_until_cleared(void **state)
     assert_int_equal(ask_node(p, "n1")->marks[0]->severity, SLUICE__SEVERITY__INFO);
     check_report(w, GOOD, "", 1 << 30);                  /* a note does */
     assert_int_equal(ask_node(p, "n1")->n_marks, 0);
-    peer_close(w);
-    peer_close(p);
 }
 
 /* It is the same mark all the time; what it says is on disk too. */
@@ -956,10 +865,7 @@ static void a_note_says_what_happened_last(void **state)
     assert_int_equal(ask_node(p, "n1")->n_marks, 1);
     assert_int_equal(ask_node(p, "n1")->marks[0]->id, id);
     assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "not done within 20 s, stuck since 12:00:00");
-    peer_close(w);
-    peer_close(p);
-    fx_stop(f);
-    fx_start(f);
+    fx_again(f);
     p = person(f);
     assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "not done within 20 s, stuck since 12:00:00");
     w = simple_worker(f, "n1");
@@ -967,8 +873,6 @@ static void a_note_says_what_happened_last(void **state)
     assert_string_equal(ask_node(p, "n1")->marks[0]->reason, "fan 4 is slow");
     check_report(w, GOOD, "", 1 << 30);
     assert_int_equal(ask_node(p, "n1")->n_marks, 0);
-    peer_close(w);
-    peer_close(p);
 }
 
 static unsigned renewals(struct peer *p)
@@ -1025,8 +929,6 @@ static void a_text_that_changes_all_the_time_is_no_event_each_time(void **state)
     assert_int_equal(renewals(p), 2);
     check_report(w, NOTE, "CPU 0 has 70 C", 1 << 30);
     assert_int_equal(renewals(p), 3);
-    peer_close(w);
-    peer_close(p);
 }
 
 /* clear_automatic: three times a day a mark is taken back, then a person has to look; over a restart too. */
@@ -1046,10 +948,7 @@ static void what_comes_and_goes_stays_marked(void **state)
         check_report(w, GOOD, "", 1 << 30);
         assert_int_equal(ask_node(p, "n1")->n_marks, 0);
     }
-    peer_close(w);
-    peer_close(p);
-    fx_stop(f);
-    fx_start(f);
+    fx_again(f);
     p = person(f);
     w = simple_worker(f, "n1");
     check_report(w, BAD, "link is down", 100);           /* another cause counts as well */
@@ -1068,8 +967,6 @@ static void what_comes_and_goes_stays_marked(void **state)
     check_report(w, NOTE, "fan 3 is slow", 1 << 30);     /* notes follow what they are about, however often */
     check_report(w, GOOD, "", 1 << 30);
     assert_int_equal(ask_node(p, "n1")->n_marks, 0);
-    peer_close(w);
-    peer_close(p);
 }
 
 /* brake_nodes = 2: of four that get worse two are marked, the others keep their note, and each is held back once. */
@@ -1097,9 +994,6 @@ static void a_note_stays_where_the_brake_holds_back_what_is_worse(void **state)
         assert_int_equal(n->marks[0]->severity, i < 2 ? SLUICE__SEVERITY__BLOCK : SLUICE__SEVERITY__INFO);
     }
     assert_int_equal(counters_get(f->d.counters, "marks_held"), 2);
-    for (int i = 0; i < 4; i++)
-        peer_close(w[i]);
-    peer_close(p);
 }
 
 /* B03, B05 with clear_automatic: the check takes back its own, the operator's mark keeps the node out. */
@@ -1130,8 +1024,6 @@ static void b03_b05_a_check_that_is_good_again_clears_its_own_mark_only(void **s
     assert_false(n->usable);
     assert_int_equal(ask_clear(p, "n5", 0, false, false), 0);
     assert_true(ask_node(p, "n5")->usable);
-    peer_close(w);
-    peer_close(p);
 }
 
 int main(void)
