@@ -123,18 +123,13 @@ void assign_adopt(struct tf *t, struct fnode *n, struct fence fence, uint64_t by
 
 static int assign_send(struct tf *t, struct fnode *n)
 {
-    Sluice__Tf name = SLUICE__TF__INIT;
-    Sluice__Fence fence = SLUICE__FENCE__INIT;
     Sluice__Assign m = SLUICE__ASSIGN__INIT;
+    struct charge_key key = tf_key(t);
+    struct key_message name;
 
-    name_work(t->work, &name.has_run, &name.run, &name.has_job, &name.job);
-    name.has_id = true;
-    name.id = t->id;
-    fence.has_epoch = fence.has_attempt = true;
-    fence.epoch = t->fence.epoch;
-    fence.attempt = t->fence.attempt;
-    m.tf = &name;
-    m.fence = &fence;
+    key_message(&key, &name);
+    m.tf = &name.tf;
+    m.fence = &name.fence;
     m.has_bytes = true;
     m.bytes = t->bytes;
     t->work->ops->describe(t, &m);

@@ -372,21 +372,14 @@ void flow_evict(struct node *n, const char *why)
 
 void flow_cancel(struct fnode *n, const struct charge *c, const char *why)
 {
-    Sluice__Tf tf = SLUICE__TF__INIT;
-    Sluice__Fence fence = SLUICE__FENCE__INIT;
     Sluice__Cancel m = SLUICE__CANCEL__INIT;
+    struct key_message name;
 
     if (n->node->session == NULL)
         return;
-    tf.has_run = !c->key.is_job;
-    tf.has_job = c->key.is_job != 0;
-    *(c->key.is_job ? &tf.job : &tf.run) = c->key.work;
-    tf.has_id = fence.has_epoch = fence.has_attempt = true;
-    tf.id = c->key.tf;
-    fence.epoch = c->key.epoch;
-    fence.attempt = (uint32_t)c->key.attempt;
-    m.tf = &tf;
-    m.fence = &fence;
+    key_message(&c->key, &name);
+    m.tf = &name.tf;
+    m.fence = &name.fence;
     m.reason = (char *)why;
     chan_send(n->node->session->chan, 0, &m.base);
 }

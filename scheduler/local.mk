@@ -74,6 +74,8 @@ scheduler_libflow_a_SOURCES = \
 	%D%/nice_work.c \
 	%D%/outcheck.c \
 	%D%/ran.c %D%/ran.h \
+	%D%/reconcile.c \
+	%D%/record.c \
 	%D%/run.c %D%/run.h \
 	%D%/runlist.c \
 	%D%/runload.c \

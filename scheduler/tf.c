@@ -138,6 +138,19 @@ struct charge_key tf_key(const struct tf *t)
     return (struct charge_key){ t->work->is_job, t->work->id, t->id, t->fence.epoch, t->fence.attempt };
 }
 
+void key_message(const struct charge_key *k, struct key_message *out)
+{
+    sluice__tf__init(&out->tf);
+    sluice__fence__init(&out->fence);
+    out->tf.has_run = !k->is_job;
+    out->tf.has_job = k->is_job != 0;
+    *(k->is_job ? &out->tf.job : &out->tf.run) = k->work;
+    out->tf.has_id = out->fence.has_epoch = out->fence.has_attempt = true;
+    out->tf.id = k->tf;
+    out->fence.epoch = k->epoch;
+    out->fence.attempt = (uint32_t)k->attempt;
+}
+
 static void books(struct tf *t, const struct charge *c, bool more)
 {
     uint64_t *sums[] = { &t->work->charged, t->work->user ? &t->work->user->charged : NULL };

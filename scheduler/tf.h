@@ -135,6 +135,9 @@ void tf_free(struct tf *t);          /* out of every list; its charge, if any, s
 void work_init(struct work *w, struct flow *f, const struct work_ops *ops, bool is_job, uint64_t id);
 void work_free(struct work *w);      /* contents; no TFs may be left */
 struct charge_key tf_key(const struct tf *t);
+/* A TF and a fence as messages name them. */
+struct key_message { Sluice__Tf tf; Sluice__Fence fence; };
+void key_message(const struct charge_key *k, struct key_message *out);
 /* The books of its work and user: the charge was made, or is no longer this TF's. */
 void tf_charge(struct tf *t, struct charge *c);
 void tf_uncharge(struct tf *t);

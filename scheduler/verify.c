@@ -41,10 +41,17 @@ static void witness_add(struct tf *t, struct fnode *n, const struct end *end)
     tf_avoid(t, &n->account);
 }
 
+static void reject(struct node *n, const struct tf *t, struct fence at)
+{
+    struct charge_key key = { t->work->is_job, t->work->id, t->id, at.epoch, at.attempt };
+
+    verdict_reject(n, &key);
+}
+
 void verify_drop(struct tf *t)
 {
     for (unsigned i = 0; t->verify != NULL && i < t->verify->n; i++) {
-        settle_reject(t->verify->seen[i].n->node, t, t->verify->seen[i].fence);
+        reject(t->verify->seen[i].n->node, t, t->verify->seen[i].fence);
         witness_free(&t->verify->seen[i]);
     }
     free(t->verify);
@@ -100,7 +107,7 @@ static void blame(const struct tf *t, struct fnode *bad, const char *device, con
 static bool give_up(struct tf *t, struct fnode *n, struct end *end, const char *all)
 {
     snprintf(t->verify->text, sizeof(t->verify->text), "its results differ, and no third node could say which is right: %.200s", all);
-    settle_reject(n->node, t, t->fence);
+    reject(n->node, t, t->fence);
     *end = (struct end){ .outcome = END_FAILED, .reason = "DigestsDiffer", .text = t->verify->text, .node = end->node, .device = end->device };
     return false;
 }
