@@ -41,7 +41,7 @@ static char *find_program(const struct conf *c)
 
 /* ---- joining and leaving ---- */
 
-const char slurm_setting[] = "slurm";
+const char slurm_setting[] = "slurm", slurm_boot_setting[] = "slurm boot";
 
 static bool node_join(struct node *n, enum slurm_mode mode)
 {
@@ -49,8 +49,10 @@ static bool node_join(struct node *n, enum slurm_mode mode)
         mode = SLURM_LEAVE;
     if (mode == SLURM_LEAVE && n->d->conf->slurm.forget)
         return false;
-    if (n->slurm == NULL)
+    if (n->slurm == NULL) {
         n->slurm = mem_zalloc(sizeof(*n->slurm));
+        n->slurm->bad_boot = n->d->slurm->boot;
+    }
     n->slurm->mode = mode;
     return true;
 }

@@ -7,12 +7,14 @@
 
 #include "slurm_part.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "change.h"
 #include "clock.h"
 #include "conf.h"
 #include "counters.h"
@@ -355,6 +357,18 @@ static void try_again(struct slurm *s)
     }
 }
 
+/* Kept, as a drain that is gone after it may have been lost with it. */
+static void boot_is(struct slurm *s, int64_t boot)
+{
+    struct change *c = change_create(s->d);
+    char value[32];
+
+    s->boot = boot;
+    snprintf(value, sizeof(value), "%" PRId64, boot);
+    change_setting(c, slurm_boot_setting, value);
+    change_put(c, CHANGE_KEEP, NULL, NULL);
+}
+
 static void heard(struct slurm *s, const Sluice__SlurmState *m)
 {
     double silent = s->heard > 0 ? now_s() - s->heard : 0;
@@ -369,10 +383,10 @@ static void heard(struct slurm *s, const Sluice__SlurmState *m)
     s->heard = now_s();
     s->heard_wall = clock_wall_ns();
     snprintf(s->version, sizeof(s->version), "%.31s", m->version == NULL ? "" : m->version);
-    if (s->boot != m->boot || s->up_since == 0) {
-        s->boot = m->boot;
+    if (s->boot != m->boot || s->up_since == 0)
         s->up_since = now_s();
-    }
+    if (s->boot != m->boot)
+        boot_is(s, m->boot);
 }
 
 void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked)
@@ -430,13 +444,14 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
 struct slurm *slurm_create(struct sluiced *d, struct db *db, struct err *e)
 {
     struct slurm *s;
-    char value[16];
+    char value[16], boot[32];
 
-    if (rows_load_setting(db, slurm_setting, value, sizeof(value), e) < 0)
+    if (rows_load_setting(db, slurm_setting, value, sizeof(value), e) < 0 || rows_load_setting(db, slurm_boot_setting, boot, sizeof(boot), e) < 0)
         return NULL;
     s = mem_zalloc(sizeof(*s));
     s->d = d;
     s->known = strcmp(value, "on") == 0;
+    s->boot = strtoll(boot, NULL, 10);
     ev_init(&s->look, look_cb);
     ev_timer_init(&s->soon, soon_cb, 0, 0);
     s->look.data = s->soon.data = s;

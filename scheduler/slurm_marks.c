@@ -2,17 +2,20 @@
  *
  * From: slurm_farm.c.  To: mark.c.
  * Three things are marks of owner kind slurm, each its own: DRAIN, DOWN or FAIL that is not by us; somebody else's reservation on a node that is ours; jobs of Slurm on such a
- * node. Each goes when two looks in a row did not show it any more and slurmctld had been up for long enough to know.
+ * node. Each goes when two looks in a row did not show it any more and slurmctld had been up for long enough to know. A drain that was there before a restart of slurmctld and not after it
+ * was perhaps lost with its state: that mark is a person's to clear, or Slurm shows the drain once more.
  */
 #include "config.h"
 
 #include "slurm_part.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 #include "conf.h"
+#include "log.h"
 #include "mark.h"
 #include "mem.h"
 #include "str.h"
@@ -84,6 +87,47 @@ static void say_bad(struct node *n, const struct kind *k, const struct said *s)
     mark_automatic(n, &want);
 }
 
+/* Also for whoever reads the mark. It is on our disk with it, so that a restart of ours changes nothing. */
+static const char lost[] = "; not said any more since a restart of slurmctld: clear it (--any-owner), or drain and resume the node in Slurm";
+
+/* DRAIN or FAIL is somebody's word; DOWN alone Slurm finds out anew. */
+static bool is_word(const struct mark *m)
+{
+    const char *end = strstr(m->evidence, ", by "), *drain = strstr(m->evidence, " DRAIN"), *fail = strstr(m->evidence, " FAIL");
+
+    return end != NULL && ((drain != NULL && drain < end) || (fail != NULL && fail < end));
+}
+
+/* True: it stays, though Slurm does not say so any more. */
+static bool is_kept(struct node *n)
+{
+    struct mark *m = mark_automatic_find(n, NULL, "slurm", kinds[SLURM_MARK_STATE].owner);
+    char *reason, *evidence;
+
+    if (m == NULL || !is_word(m))
+        return false;
+    if (strstr(m->evidence, lost) != NULL)
+        return true;
+    if (n->slurm->bad_boot == n->d->slurm->boot)
+        return false;
+    reason = mem_strdup(m->reason);
+    evidence = mem_printf("%s%s", m->evidence, lost);
+    if (mark_automatic_renew(n, m, reason, evidence, false))
+        log_warning("node %s: Slurm: its drain is gone since slurmctld was started anew, the mark stays", n->name);
+    free(reason);
+    free(evidence);
+    return true;
+}
+
+static void not_said(struct node *n, enum slurm_mark i)
+{
+    unsigned *clean = &n->slurm->clean[i];
+
+    if (!slurm_is_settled(n->d->slurm) || ++*clean < CLEAN_LOOKS || (i == SLURM_MARK_STATE && is_kept(n)))
+        return;
+    mark_automatic_clear(n, NULL, "slurm", kinds[i].owner, "Slurm does not say so any more");
+}
+
 void slurm_marks_take(struct node *n, bool counts)
 {
     struct node_slurm *ns = n->slurm;
@@ -92,7 +136,7 @@ void slurm_marks_take(struct node *n, bool counts)
     if (ns->mode == SLURM_LEAVE)
         return;
 
-    for (int i = 0; i < SLURM_MARKS; i++) {
+    for (enum slurm_mark i = 0; i < SLURM_MARKS; i++) {
         struct said s = { 0 };
 
         if (!word && i != SLURM_MARK_RESERVATION) {      /* no information is no good news */
@@ -104,9 +148,11 @@ void slurm_marks_take(struct node *n, bool counts)
         str_mend(s.evidence, strlen(s.evidence));
         if (s.is) {
             ns->clean[i] = 0;
+            if (i == SLURM_MARK_STATE)
+                ns->bad_boot = n->d->slurm->boot;
             say_bad(n, &kinds[i], &s);
-        } else if (counts && slurm_is_settled(n->d->slurm) && ++ns->clean[i] >= CLEAN_LOOKS) {
-            mark_automatic_clear(n, NULL, "slurm", kinds[i].owner, "Slurm does not say so any more");
+        } else if (counts) {
+            not_said(n, i);
         }
     }
 }

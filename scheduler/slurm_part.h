@@ -29,6 +29,7 @@ struct node_slurm {
     int64_t reserved_end;                /* wall ns */
     char foreign[64], foreign_users[64]; /* somebody else's reservation */
     bool foreign_maint;
+    int64_t bad_boot;                    /* of the slurmctld that said last that it is bad */
     unsigned clean[SLURM_MARKS];         /* looks in a row without what the mark is about */
     bool acting; Sluice__SlurmAct act;   /* a command is under way, or which one was the last */
     bool sent_drain;
@@ -75,6 +76,7 @@ const char *slurm_trouble(const struct node_slurm *ns);  /* why something that i
 void slurm_says_set(struct node_slurm *ns, const Sluice__SlurmNode *w);
 /* slurm_conf.c */
 extern const char slurm_setting[];                       /* in our store: "on" while something of ours may be in Slurm */
+extern const char slurm_boot_setting[];                  /* and the start of the slurmctld that answered last */
 void slurm_names_fold(struct slurm *s);                  /* those that have left are not asked about any more */
 void slurm_leave_check(struct node *n);                  /* it leaves once nothing of ours is there */
 /* slurm_marks.c: a look, or an answer about n: marks come and go by it. */

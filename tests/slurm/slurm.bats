@@ -452,6 +452,50 @@ helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/st
 # silent_says REGEX: the alarm does
 silent_says() { is '[.status[0].alarms[] | select(.word == "SlurmSilent") | .text | test("'"$1"'")] | any' true sluice status || { sluice status; return 1; }; }
 
+# evidence_says NODE REGEX: its first mark's
+evidence_says() { sluice node show "$1" --json | jq -e --arg r "$2" '.nodes[0].marks[0].evidence | test($r)' >/dev/null; }
+
+@test "what slurmctld forgets with its state stays a mark, what is refused keeps no mark waiting, and a second farm with the same nodes is told of" {
+  ONLINE="n[1-2]" ASYNC="n[3-4]" LEASES=1 LEASE_PARTITION=nosuch cluster 4
+  local begun
+  fakes 4
+  wait_until 20 has_res n2
+  # a lease is refused again and again; a mark on that node is told at the next look
+  J=$(sluice submit "$(sample 2)" --workflow none --output "$FARM/out")
+  wait_until 20 alarm SlurmRefused "Invalid partition"
+  wait_until 20 refused 3                   # the next try is 4 s away
+  begun=$SECONDS
+  sluice mark n3 "hw is broken" >/dev/null
+  wait_until 10 says_is n3 drained
+  [ $((SECONDS - begun)) -le 2 ]
+  sluice clear n3 "mended" >/dev/null
+  wait_until 10 whole n3
+  sluice job cancel "$J" >/dev/null
+  wait_until 10 no_alarm SlurmRefused
+  # slurmctld is started without its state
+  sl scontrol update nodename=n4 state=drain reason="admin: keep n4"
+  wait_until 10 node_is n4 'marks[0].reason' "admin: keep n4"
+  lab down -9 ctld
+  rm -f "$LABDIR"/state/node_state*
+  lab up ctld
+  wait_until 20 says_is n4 idle
+  wait_until 20 evidence_says n4 "not said any more"
+  sluice clear n4 "seen" --any-owner >/dev/null
+  wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n4
+  # a second farm that has n1 in pool async
+  wait_until 20 has_res n1
+  sed "s/n\[1-2\]/n2/; s/n\[3-4\]/n[1,3-4]/" "$FARM/conf" >"$FARM/conf2"
+  mkdir "$FARM/farm2"
+  start sluiced2 -- sluiced --config "$FARM/conf2" --state "$FARM/farm2/state" --socket "$FARM/farm2/sock" --log "$FARM/farm2/log"
+  wait_until 30 alarm SlurmContested "n1 first: its reservation was removed"
+  SLUICE_SOCKET=$FARM/farm2/sock wait_until 30 alarm SlurmContested "n1 first: its reservation was made again"
+  kill "$PID_sluiced2"; wait_until 10 ended "$PID_sluiced2"
+  wait_until 20 has_res n1
+}
+refused() { [[ $(metric 'sluice_events_total{event="slurm_commands_failed"}') -ge $1 ]]; }
+alarm() { is '[.status[0].alarms[] | select(.word == "'"$1"'") | .text | test("'"$2"'")] | any' true sluice status || { sluice status; return 1; }; }
+no_alarm() { is '[.status[0].alarms[].word] | index("'"$1"'")' null sluice status || { sluice status; return 1; }; }
+
 @test "slurm.conf that is broken, gone or empty is named with what is wrong with it, whether the helpers were started before or after" {
   cluster 2
   wait_until 20 has_res n1
@@ -520,6 +564,8 @@ foreign_gone() {
   local n
   # "Duplicate jobid" and the like, after slurmctld was killed: Slurm's own, which an administrator resumes
   for n in n{1..6}; do [[ $(sl sinfo -h -N -n $n -o '%T %E' | head -n 1) == *d[or][wa][ni]*" sluice: "* ]] || sl scontrol update nodename=$n state=resume 2>/dev/null || true; done
+  # gone with slurmctld's state: kept here until somebody says so
+  for n in $(sluice nodes --json | jq -r '.nodes[] | select(any(.marks[]; .evidence // "" | test("not said any more"))) | .name'); do sluice clear "$n" "resumed" --any-owner >/dev/null || true; done
   is '[.nodes[].marks[] | select(.owner_kind == "slurm")] | length' 0 sluice nodes
 }
 

@@ -371,7 +371,6 @@ static void no_word_is_neither_good_nor_bad(void **state)
     fx_turn(f, 0.5);
     assert_non_null(slurm_mark(f, "o1", "state"));
     say("node o1 idle");
-    say("boot 2");
     say("how poll ok");
     until_clear(f, "o1", "state");
     assert_null(slurm_mark(f, "o2", "state"));
@@ -388,13 +387,89 @@ static void a_fresh_slurmctld_clears_nothing(void **state)
     for (int boot = 2; boot < 12; boot++) {              /* each start is seen, none has settled */
         char words[32];
 
+        say("node o1 idle+drain 'fan is loud'");
         snprintf(words, sizeof(words), "boot %d", boot);
         say(words);
+        fx_turn(f, 0.07);
         say("node o1 idle");
-        fx_turn(f, 0.1);
+        fx_turn(f, 0.07);
         assert_non_null(slurm_mark(f, "o1", "state"));
     }
+    say("node o1 idle+drain 'fan is loud'");             /* what is not there after a start may be lost: it is seen once more */
+    fx_turn(f, 0.4);
+    say("node o1 idle");
     until_clear(f, "o1", "state");
+}
+
+/* slurmctld comes back, and some nodes are as it says. */
+static void restart_slurmctld(const char *boot, const char *const *nodes)
+{
+    char words[100];
+
+    say("how poll 'error SlurmSilent Unable to contact slurm controller'");
+    snprintf(words, sizeof(words), "boot %s", boot);
+    say(words);
+    for (; *nodes != NULL; nodes++) {
+        snprintf(words, sizeof(words), "node %s", *nodes);
+        say(words);
+    }
+    say("how poll ok");
+}
+
+/* Killed before it had saved its state, or started without it. */
+static void a_drain_that_slurmctld_forgot_stays_a_mark(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p;
+
+    say("node o1 idle+drain 'keep it' anna");
+    say("node o2 down 'Not responding'");
+    say("node n1 idle+drain 'keep it, too' anna");
+    until_marked(f, "o1", "state", "keep it");
+    until_marked(f, "o2", "state", "Not responding");
+    until_marked(f, "n1", "state", "keep it, too");
+    restart_slurmctld("2", (const char *const[]){ "o1 idle", "o2 idle", "n1 idle", NULL });
+    until_clear(f, "o2", "state");       /* it is there: Slurm has found out anew */
+    fx_turn(f, 0.6);
+    assert_non_null(strstr(slurm_mark(f, "o1", "state")->evidence, "by anna (uid 1000), since 2023-11-14T22:13:20.000+00:00; not said any more since a restart of slurmctld"));
+    assert_string_equal(slurm_mark(f, "o1", "state")->reason, "keep it");
+    /* not even when sluiced is started anew */
+    fx_stop(f);
+    fx_start(f);
+    fx_turn(f, 0.8);
+    assert_non_null(slurm_mark(f, "o1", "state"));
+    /* a person's word, or Slurm's own: drained again, and resumed */
+    p = person(f);
+    assert_int_equal(ask_clear(p, "n1", slurm_mark(f, "n1", "state")->id, true, false), 0);
+    say("node o1 idle+drain 'keep it' anna");
+    fx_turn(f, 0.3);
+    assert_null(strstr(slurm_mark(f, "o1", "state")->evidence, "not said"));
+    say("node o1 idle");
+    until_clear(f, "o1", "state");
+    fx_turn(f, 0.3);
+    assert_null(slurm_mark(f, "n1", "state"));
+    peer_close(p);
+}
+
+/* While sluiced is away, too; what was resumed meanwhile is resumed. */
+static void a_drain_that_was_forgotten_while_we_were_away_stays_a_mark(void **state)
+{
+    struct fixture *f = *state;
+
+    say("node o1 idle+drain 'keep it' anna");
+    say("node o2 idle+drain 'and that' anna");
+    until_marked(f, "o1", "state", "keep it");
+    until_marked(f, "o2", "state", "and that");
+    fx_stop(f);
+    say("node o2 idle");
+    fx_start(f);
+    until_clear(f, "o2", "state");
+    assert_non_null(slurm_mark(f, "o1", "state"));
+    fx_stop(f);
+    restart_slurmctld("2", (const char *const[]){ "o1 idle", NULL });
+    fx_start(f);
+    fx_turn(f, 0.8);
+    assert_non_null(slurm_mark(f, "o1", "state"));
 }
 
 static void our_marks_are_told_to_slurm_and_taken_back(void **state)
@@ -1313,6 +1388,8 @@ int main(void)
         FARM(a_long_reason_stays_text),
         FARM(no_word_is_neither_good_nor_bad),
         FARM(a_fresh_slurmctld_clears_nothing),
+        FARM(a_drain_that_slurmctld_forgot_stays_a_mark),
+        FARM(a_drain_that_was_forgotten_while_we_were_away_stays_a_mark),
         FARM(our_marks_are_told_to_slurm_and_taken_back),
         FARM(no_foreign_reason_is_overwritten_and_no_foreign_drain_cleared),
         FARM(both_stores_agree_again_after_a_restart_of_either),
