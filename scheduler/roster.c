@@ -269,7 +269,7 @@ void roster_retire(struct session *s, uint32_t id, const void *message)
 
         if (n->retiring)
             continue;
-        change_result(c, n->name, ERR_NONE, 0, "%s", q->dry_run ? "would be retired" : "retired");
+        change_result(c, n->name, ERR_NONE, 0, "%s%s", q->dry_run ? "would be retired" : "retired", slurm_has_our_drain(n) ? "; its marks here keep it drained in Slurm no longer" : "");
         if (!q->dry_run)
             retire_one(c, b, n, q->reason == NULL ? "" : q->reason);
     }

@@ -87,6 +87,7 @@ static void node_leave(struct node *n)
     if (n->slurm->mode == SLURM_LEAVE)
         return;
     log_info("node %s: Slurm: what is ours there is taken away", n->name);
+    n->slurm->was_lent = n->slurm->mode == SLURM_LEND;
     n->slurm->mode = SLURM_LEAVE;
     memset(&n->slurm->hand, 0, sizeof(n->slurm->hand));
     node_changed(n);
@@ -106,6 +107,8 @@ void slurm_leave_check(struct node *n)
         return;
     if (ns->says != NULL && (ns->says->unknown || slurm_view(ns->says, n->d->conf->slurm.reason_prefix, false) == SLURM_OURS))
         return;
+    if (n->added && slurm_is_lent(n) && ns->says != NULL && ns->says->busy)
+        return;                          /* ours to work on when the jobs of Slurm have ended there */
     node_left(n);
 }
 

@@ -18,6 +18,7 @@ void slurm_take_conf(struct sluiced *d);                 /* at start, and after 
 
 void slurm_node_changed(struct node *n);                 /* marks, moves, pool: something may be wanted of Slurm */
 void slurm_node_retired(struct node *n);                 /* what is ours of it in Slurm is taken away */
+bool slurm_has_our_drain(const struct node *n);          /* which is taken back when it is retired */
 void slurm_node_free(struct node *n);
 bool slurm_is_lent(const struct node *n);                /* Slurm's now: only a lease would let us work there */
 

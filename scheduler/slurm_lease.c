@@ -44,7 +44,7 @@ bool slurm_lease_works(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
 
-    return ns->lease == LEASE_HELD && ns->lease_wanted && !ns->lease_over && left_s(ns) > yield_s(n);
+    return ns->mode == SLURM_LEND && ns->lease == LEASE_HELD && ns->lease_wanted && !ns->lease_over && left_s(ns) > yield_s(n);
 }
 
 bool slurm_lease_may_go(const struct node *n)
@@ -174,7 +174,7 @@ static bool keeps(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
 
-    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (n->move == NULL && !ns->lease_over && now_s() - ns->worked_at < idle_s));
+    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (ns->mode == SLURM_LEND && n->move == NULL && !ns->lease_over && now_s() - ns->worked_at < idle_s));
 }
 
 void slurm_leases_want(struct slurm *s)
@@ -191,7 +191,7 @@ void slurm_leases_want(struct slurm *s)
     for (size_t i = 0; i < ARRAY_LEN(choice); i++)
         give(&w, choice[i]);
     for (struct node *n = farm_first(s->d->farm); n != NULL; n = n->hh.next) {
-        if (n->slurm == NULL || n->slurm->mode != SLURM_LEND)
+        if (n->slurm == NULL || n->slurm->mode == SLURM_OBSERVE)
             continue;
         if (n->slurm->lease_wanted != (n->slurm->lease_next || keeps(n))) {
             n->slurm->lease_wanted = !n->slurm->lease_wanted;
@@ -225,6 +225,8 @@ char *slurm_lease_why(const struct node *n, bool *queued)
         return mem_printf("job %u of Slurm waits there to hold it for us: %s", ns->lease_job, ns->lease_why[0] == '\0' ? "no reason given" : ns->lease_why);
     if (ns->lease == LEASE_HELD)
         return mem_printf("its lease, job %u of Slurm, is about to end", ns->lease_job);
+    if (ns->mode == SLURM_LEAVE)
+        return mem_strdup("it is given up by Slurm once no job of Slurm runs there");
     if (most == 0)
         return mem_strdup("no leases are asked for: max_leases in section slurm is 0");
     if (slurm_trouble(ns) != NULL)

@@ -59,9 +59,16 @@ bool slurm_wants_clear_out(const struct node *n)
     return ns->n_jobs > 0 || (slurm_is_handed(n, POOL_ONLINE) && ns->hand.urgent && ns->says != NULL && ns->says->busy);
 }
 
+bool slurm_may_be_lent(const struct node *n)
+{
+    const struct node_slurm *ns = n->slurm;
+
+    return ns != NULL && (ns->mode == SLURM_LEND || (ns->mode == SLURM_LEAVE && ns->was_lent && n->pool == POOL_ASYNC));
+}
+
 bool slurm_is_lent(const struct node *n)
 {
-    return n->slurm != NULL && n->slurm->mode == SLURM_LEND && n->pool == POOL_ASYNC && !slurm_is_handed(n, POOL_ONLINE) && !slurm_lease_works(n);
+    return slurm_may_be_lent(n) && n->pool == POOL_ASYNC && !slurm_is_handed(n, POOL_ONLINE) && !slurm_lease_works(n);
 }
 
 static bool has_unclean_device(const struct node *n)

@@ -157,6 +157,13 @@ void slurm_marks_take(struct node *n, bool counts)
     }
 }
 
+bool slurm_has_our_drain(const struct node *n)
+{
+    char reason[512];
+
+    return n->slurm != NULL && n->slurm->mode != SLURM_LEAVE && slurm_wants_drain(n, reason);
+}
+
 /* Marks on the whole node that are on our disk; those that came from Slurm need not be told to it. */
 bool slurm_wants_drain(const struct node *n, char reason[512])
 {

@@ -11,12 +11,20 @@
 #include "clock.h"
 #include "move.h"
 
+/* There is no work for it any more, and nothing is started for that. */
+static bool is_retired(const struct node *n)
+{
+    return !n->added && !n->adding && n->added_at != 0;
+}
+
 static Sluice__Parking wanted(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
 
-    if (ns == NULL || ns->mode != SLURM_LEND || n->n_tfs > 0)
+    if (n->n_tfs > 0)
         return SLUICE__PARKING__DEVICES_WORK;
+    if (!slurm_may_be_lent(n))
+        return is_retired(n) ? SLUICE__PARKING__DEVICES_AS_THEY_ARE : SLUICE__PARKING__DEVICES_WORK;
     if (slurm_is_handed(n, POOL_ASYNC))
         return SLUICE__PARKING__DEVICES_PARK;
     if (n->pool == POOL_ONLINE)

@@ -23,6 +23,7 @@ struct slurm_did { bool stands; int64_t boot; unsigned undone; double undone_at;
 struct node_slurm {
     enum slurm_mode mode;
     bool taken;                          /* by the reading of the configuration under way */
+    bool was_lent;                       /* it leaves, and Slurm may have jobs there */
     bool asked_for;                      /* a whole look with this node in it was answered */
     Sluice__SlurmNode *says;             /* NULL: nothing was heard, or Slurm does not know it (asked_for) */
     bool reserved;                       /* our reservation is there */
@@ -96,6 +97,8 @@ void slurm_jobs_set(struct node_slurm *ns, char *const *jobs, size_t n);
 void slurm_was_done(struct node *n, Sluice__SlurmAct act);
 void slurm_undone_check(struct node *n, Sluice__SlurmAct act);   /* it is due: somebody else has undone it if it stood */
 const char *slurm_undone(const struct node *n, unsigned *often); /* what somebody else does to it again and again; NULL: nothing */
+
+bool slurm_may_be_lent(const struct node *n);            /* Slurm may have it: also while it leaves */
 
 /* slurm_park.c */
 bool slurm_is_parked(const struct node *n);              /* its worker has said that nothing of ours is on the devices */

@@ -917,6 +917,7 @@ static void what_leaves_takes_what_is_ours_with_it(void **state)
     until_marked(f, "o2", "state", "fan is loud");
     say("how act '2 error SlurmRefused Unable to contact slurm controller'");    /* it is tried until it is done */
     retire(p, "n2");
+    assert_string_equal(((const Sluice__Changed *)p->answer)->results[0]->text, "retired; its marks here keep it drained in Slurm no longer");
     until_not_world(f, "reservations", "sluice-n2");
     until_world(f, "nodes", "n2", "state", "idle");
     assert_true(world_has("reservations", "sluice-n1", NULL, NULL));
@@ -946,6 +947,53 @@ static void lend_none(struct fixture *f, const char *more)
     fx_conf(f, conf);
     fx_start(f);
     free(conf);
+}
+
+/* A node that Slurm has, and perhaps a job of Slurm on it: nothing of ours begins there because it is retired. */
+static void a_node_that_is_retired_starts_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
+
+    until_told(f, w, SLUICE__PARKING__DEVICES_LENT);
+    say("job 5 a1");
+    retire(p, "a1");
+    until_left(f, "a1");
+    fx_turn(f, 0.2);
+    until_told(f, w, SLUICE__PARKING__DEVICES_AS_THEY_ARE);
+    peer_close(w);
+    w = lent_worker(f, "a1");            /* nor by a worker that begins */
+    fx_turn(f, 0.2);
+    assert_true(w->settings == NULL || ((const Sluice__Settings *)w->settings)->parking == SLUICE__PARKING__DEVICES_AS_THEY_ARE);
+    peer_close(w);
+    peer_close(p);
+}
+
+/* It is Slurm's until no job of Slurm is there, and a lease goes as ever. */
+static void a_node_that_slurm_is_to_give_up_is_ours_when_its_jobs_have_ended(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f), *w = lent_worker(f, "a1"), *v = lent_worker(f, "a2");
+
+    say("job 5 a2");
+    flow_double.tasks = 10;
+    until_usable(f, "a1", true);
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);
+    lend_no_more(f);
+    sluiced_reload(&f->d);
+    until_not_world(f, "leases", "a1");
+    until_left(f, "a1");
+    until_told(f, w, SLUICE__PARKING__DEVICES_WORK);
+    fx_turn(f, 0.3);
+    until_told(f, v, SLUICE__PARKING__DEVICES_LENT);
+    assert_true(node_has_why(ask_node(p, "a2"), "NoLease"));
+    say("node a2 idle");
+    until_left(f, "a2");
+    until_told(f, v, SLUICE__PARKING__DEVICES_WORK);
+    until_usable(f, "a2", true);
+    peer_close(w);
+    peer_close(v);
+    peer_close(p);
 }
 
 /* No node has to do with Slurm any more, and was changed so while sluiced was down: what is ours there is taken back all the same, once. */
@@ -1407,6 +1455,8 @@ int main(void)
         FARM(while_nobody_knows_whose_a_node_is_its_devices_stay_as_they_are),
         FARM(min_good_counts_the_nodes_that_slurm_has),
         FARM(what_leaves_takes_what_is_ours_with_it),
+        FARM(a_node_that_is_retired_starts_nothing),
+        FARM(a_node_that_slurm_is_to_give_up_is_ours_when_its_jobs_have_ended),
         FARM(the_last_ones_that_leave_are_known_after_a_restart),
         FARM(what_is_forgotten_is_not_asked_for),
         FARM(what_was_done_late_is_no_trouble_for_long),
