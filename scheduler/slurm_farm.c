@@ -317,7 +317,7 @@ static void take_reservation(struct node *n, const Sluice__SlurmReservation *r)
     char ours[80];
 
     slurm_reservation_name(n, ours);
-    if (ns->mode != SLURM_OBSERVE && str_equal(r->name, ours)) {
+    if (ns->mode != SLURM_OBSERVE && str_equal(r->name, ours) && r->ours) {
         reserved_set(ns, true, r->end);
     } else if (ns->foreign[0] == '\0') {
         snprintf(ns->foreign, sizeof(ns->foreign), "%s", r->name);

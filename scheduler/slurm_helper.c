@@ -173,6 +173,14 @@ static bool is_on(const reserve_info_t *r)
     return r->start_time <= now && r->end_time > now;
 }
 
+/* Its name alone may be anybody's: also one that we made and somebody has opened to others. */
+static bool is_ours(const reserve_info_t *r, const struct hostlist *nodes)
+{
+    const struct passwd *self = getpwuid(geteuid());
+
+    return hostlist_count(nodes) == 1 && self != NULL && str_equal(r->users, self->pw_name) && str_is_empty(r->accounts) && !(r->flags & RESERVE_FLAG_MAINT);
+}
+
 /* With those of its nodes that are in names. NULL: none is. */
 static Sluice__SlurmReservation *reservation_make(const reserve_info_t *in, const struct hostlist *names)
 {
@@ -188,6 +196,8 @@ static Sluice__SlurmReservation *reservation_make(const reserve_info_t *in, cons
         if (names == NULL || hostlist_has(names, hostlist_name(own, i)))
             r->nodes[r->n_nodes++] = mem_strdup(hostlist_name(own, i));
     }
+    r->has_ours = true;
+    r->ours = is_ours(in, own);
     hostlist_destroy(own);
     if (r->n_nodes == 0) {
         sluice__slurm_reservation__free_unpacked(r, NULL);
@@ -547,18 +557,15 @@ static int reservation_renew(const Sluice__SlurmDo *q, struct err *e)
     return rc == 0 ? 0 : failed(rc, e, "new end of the reservation of node", q->node);
 }
 
-/* Its name alone may be anybody's. */
-static bool is_ours(const Sluice__SlurmReservation *r, const char *node)
+static bool is_for(const Sluice__SlurmReservation *r, const char *node)
 {
-    const struct passwd *self = getpwuid(geteuid());
-
-    return r->n_nodes == 1 && strcmp(r->nodes[0], node) == 0 && self != NULL && str_equal(r->users, self->pw_name);
+    return r->ours && str_equal(r->nodes[0], node);
 }
 
 static int foreign(const Sluice__SlurmDo *q, const Sluice__SlurmReservation *r, struct err *e)
 {
-    return err_set(e, ERR_STATE, "reservation %s is not ours: it is for %.60s and has %zu nodes; remove it or give it another name", q->reservation,
-                   str_is_empty(r->users) ? "no user" : r->users, r->n_nodes);
+    return err_set(e, ERR_STATE, "reservation %s is not ours, or not any more: it is for %.60s%s and has %zu node%s; remove it (scontrol delete reservationname=%s), ours is made then",
+                   q->reservation, str_is_empty(r->users) ? "no user" : r->users, r->maint ? ", with MAINT," : "", r->n_nodes, r->n_nodes == 1 ? "" : "s", q->reservation);
 }
 
 /* The name is the lock: another sluiced that makes it finds it made. */
@@ -569,7 +576,7 @@ static int act_reserve(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct 
 
     if (reservation_read(q->reservation, &r, e) < 0)
         return -1;
-    if (r != NULL && !is_ours(r, q->node))
+    if (r != NULL && !is_for(r, q->node))
         rc = foreign(q, r, e);
     else if (r == NULL)
         rc = reservation_create(q, e);
@@ -594,7 +601,7 @@ static int act_release(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct 
 
     if (reservation_read(q->reservation, &r, e) < 0)
         return -1;
-    rc = r != NULL && !is_ours(r, q->node) ? foreign(q, r, e) : 0;
+    rc = r != NULL && !is_for(r, q->node) ? foreign(q, r, e) : 0;
     if (r != NULL)
         sluice__slurm_reservation__free_unpacked(r, NULL);
     if (rc < 0)

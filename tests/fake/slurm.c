@@ -153,6 +153,8 @@ static Sluice__SlurmReservation *reservation_make(const char *name, const json_t
     r->has_maint = r->has_end = true;
     r->maint = json_is_true(json_object_get(o, "maint"));
     r->end = json_integer_value(json_object_get(o, "end"));
+    r->has_ours = true;
+    r->ours = json_array_size(nodes) == 1 && strcmp(r->users, "sluice") == 0 && !r->maint;
     r->nodes = mem_array(json_array_size(nodes) + 1, sizeof(*r->nodes));
     json_array_foreach(nodes, i, one)
         r->nodes[r->n_nodes++] = mem_strdup(json_string_value(one));
@@ -315,6 +317,8 @@ static const char *reserve(json_t *w, json_t *node, const Sluice__SlurmDo *q, Sl
     json_t *all = json_object_get(w, "reservations");
 
     (void)node;
+    if (json_object_get(all, q->reservation) != NULL && strcmp(text(json_object_get(all, q->reservation), "users"), "sluice") != 0)
+        return NULL;
     json_object_set_new(all, q->reservation,
                         json_pack("{s:[s],s:s,s:b,s:I}", "nodes", q->node, "users", "sluice", "maint", 0, "end", (json_int_t)(time(NULL) + FAR_S) * 1000000000));
     out->reservation = reservation_make(q->reservation, json_object_get(all, q->reservation));
@@ -407,6 +411,10 @@ static int act_answer(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct e
     if (rc >= 0) {
         json_array_append_new(json_object_get(w, "acts"), json_sprintf("%s %s", acts[q->act].name, q->node));
         out->text = mem_strdup(acts[q->act].fn(w, node, q, out));
+        if (out->text == NULL) {
+            *code = "SlurmRefused";
+            rc = err_set(e, ERR_STATE, "reservation %s is not ours", q->reservation);
+        }
         out->node = mem_zalloc(sizeof(*out->node));
         node_fill(out->node, rc == 1 ? "nobody" : q->node, node);
         world_write(w);

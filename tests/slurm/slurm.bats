@@ -482,6 +482,13 @@ evidence_says() { sluice node show "$1" --json | jq -e --arg r "$2" '.nodes[0].m
   wait_until 20 evidence_says n4 "not said any more"
   sluice clear n4 "seen" --any-owner >/dev/null
   wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n4
+  # our reservation is opened to somebody else
+  sl scontrol update reservationname=sluice-n2 users=daemon
+  wait_until 10 node_is n2 'marks[0].reason' "reservation sluice-n2 in Slurm"
+  wait_until 10 alarm SlurmRefused "sluice-n2 is not ours, or not any more: it is for daemon and has 1 node;"
+  sl scontrol delete reservationname=sluice-n2
+  wait_until 40 has_res n2
+  wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n2
   # a second farm that has n1 in pool async
   wait_until 20 has_res n1
   sed "s/n\[1-2\]/n2/; s/n\[3-4\]/n[1,3-4]/" "$FARM/conf" >"$FARM/conf2"

@@ -585,6 +585,32 @@ static void a_foreign_reservation_is_a_mark_where_the_node_is_ours(void **state)
     until_clear(f, "n1", "reservation");
 }
 
+/* Its name is not enough. */
+static void a_reservation_of_our_name_that_is_not_ours_is_foreign(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    say("reservation sluice-n1 n1 daemon");              /* somebody has opened it: his jobs may start there */
+    until_marked(f, "n1", "reservation", "reservation sluice-n1 in Slurm");
+    until_alarm(f, "SlurmRefused", "reservation sluice-n1 is not ours");
+    say("reservation sluice-n1");
+    until_clear(f, "n1", "reservation");
+    until_world(f, "reservations", "sluice-n1", NULL, NULL);
+    until_alarm(f, "SlurmRefused", NULL);
+    say("reservation sluice-n2 n2 sluice maint");
+    until_marked(f, "n2", "reservation", "reservation sluice-n2 in Slurm");
+    /* on a node that Slurm has it is somebody's own business, and not ours */
+    say("reservation sluice-a1 a1 daemon");
+    fx_turn(f, 0.3);
+    assert_false(info(p, "a1")->reserved);
+    assert_string_equal(info(p, "a1")->reservation, "sluice-a1");
+    assert_null(info(p, "a1")->trouble);
+    assert_null(slurm_mark(f, "a1", "reservation"));
+    peer_close(p);
+}
+
 /* ---- nodes change hands ---- */
 
 static void what_is_ours_is_reserved_and_what_is_slurms_is_not(void **state)
@@ -1443,6 +1469,7 @@ int main(void)
         FARM(both_stores_agree_again_after_a_restart_of_either),
         FARM(a_drain_that_was_cut_short_is_known_by_its_mark),
         FARM(a_foreign_reservation_is_a_mark_where_the_node_is_ours),
+        FARM(a_reservation_of_our_name_that_is_not_ours_is_foreign),
         FARM(what_is_ours_is_reserved_and_what_is_slurms_is_not),
         FARM(what_somebody_else_undoes_all_the_time_is_told_and_not_repeated_at_once),
         FARM(what_another_one_drains_in_our_words_is_left_alone_after_a_while),
