@@ -149,7 +149,9 @@ static void print_slurm(const Sluice__SlurmInfo *i)
 
     if (i == NULL)
         return;
-    add_text(&s, "", i->state == NULL ? "no answer yet" : i->state);
+    if (i->has_as_of)
+        add_age(&s, "silent; said ", i->as_of);
+    add_text(&s, i->has_as_of ? ": " : "", i->state == NULL ? "no answer yet" : i->state);
     add_text(&s, ": ", i->reason);
     add_text(&s, ", by ", i->reason_user);
     if (i->has_reason_time)

@@ -115,7 +115,7 @@ static json_t *make_slurm(const json_t *node)
         return NULL;
     if (state == NULL)
         return json_string("no answer yet");
-    return reason == NULL ? json_string(state) : json_sprintf("%s: %s", state, reason);
+    return json_sprintf("%s%s%s%s", json_object_get(slurm, "as_of") != NULL ? "(silent) " : "", state, reason == NULL ? "" : ": ", reason == NULL ? "" : reason);
 }
 
 static const struct column columns[] = {

@@ -178,15 +178,18 @@ static void about_refusals(struct alarms *a)
 static void about_jobs(struct alarms *a, int pool)
 {
     const char *why = NULL;
-    char text[160];
+    char text[500], *lease;
     uint64_t first = 0;
     unsigned n = job_count_stuck(a->d, pool, &first, &why);
 
     if (n == 0)
         return;
-    snprintf(text, sizeof(text), "%u job%s wait%s for nodes that pool %s does not have, job %llu first: %s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
-             pool_name[pool], (unsigned long long)first, why);
-    tell_about(a, "JobsStuck", "pool", pool_name[pool], text, "move nodes there (sluice move LIST --to POOL), or cancel the job", 0);
+    lease = pool == POOL_ASYNC ? slurm_stuck_why(a->d) : NULL;
+    snprintf(text, sizeof(text), "%u job%s wait%s for nodes that pool %s does not have, job %llu first: %.100s%s%.200s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+             pool_name[pool], (unsigned long long)first, why, lease == NULL ? "" : "; ", lease == NULL ? "" : lease);
+    tell_about(a, "JobsStuck", "pool", pool_name[pool], text,
+               lease == NULL ? "move nodes there (sluice move LIST --to POOL), or cancel the job" : "sluice why JOB says what each lease waits for; nodes of pool online can be moved there only to be Slurm's, too", 0);
+    free(lease);
 }
 
 static void about_full_jobs(struct alarms *a)

@@ -617,10 +617,21 @@ static void move_due(struct move *m, struct spare *spare)
     change_put(c, CHANGE_KEEP, failed, m);
 }
 
+/* As moves says it. */
+static const char *waits_for(struct moves *all, uint64_t id)
+{
+    const struct move *m = move_find(all, id);
+
+    if (m == NULL || !is_open(m))
+        return "";
+    return m->text != NULL ? m->text : slurm_waits_for(m->node);
+}
+
 static void waiters_tick(struct moves *all)
 {
     struct waiter *w, *next;
     struct session *s;
+    const char *waits;
     struct err e;
 
     for (w = TAILQ_FIRST(&all->waiters); w != NULL; w = next) {
@@ -628,7 +639,8 @@ static void waiters_tick(struct moves *all)
         s = session_find(w->asker);
         if (s != NULL && (w->until == 0 || now_s() < w->until))
             continue;
-        err_set(&e, ERR_TIMEOUT, "move %llu is not done yet", (unsigned long long)w->id);
+        waits = waits_for(all, w->id);
+        err_set(&e, ERR_TIMEOUT, "move %llu is not done yet%s%s", (unsigned long long)w->id, waits[0] == '\0' ? "" : ": ", waits);
         if (s != NULL)
             session_error(s, w->asker.id, &e, NULL);
         TAILQ_REMOVE(&all->waiters, w, entry);

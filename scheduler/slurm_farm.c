@@ -480,10 +480,12 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
     const struct node_slurm *ns = n->slurm;
     Sluice__SlurmInfo *out;
 
-    if (ns == NULL)
+    if (ns == NULL || (ns->mode == SLURM_LEAVE && ns->says == NULL && !ns->asked_for))       /* whether anything is left there is not known yet */
         return NULL;
     out = mem_zalloc(sizeof(*out));
     sluice__slurm_info__init(out);
+    out->has_as_of = slurm_silent_s(n->d) > 0 && ns->says != NULL;
+    out->as_of = n->d->slurm->heard_wall;
     out->mode = (char *)mode_word[ns->mode];
     out->state = ns->says == NULL ? (ns->asked_for ? (char *)"not in Slurm" : NULL) : ns->says->state;
     if (ns->says != NULL && !str_is_empty(ns->says->reason)) {
@@ -540,7 +542,7 @@ static bool is_left(const struct slurm *s)
 static void about_silence(struct slurm *s, alarm_fn fn, void *arg)
 {
     static const char *const advice[] = {
-        "look at slurmctld and munged, and at section slurm of the configuration; nothing of ours waits for it but moves of nodes that Slurm has",
+        "look at slurmctld and munged, and at section slurm of the configuration; what waits for it: moves of lent nodes, leases, and so the jobs that need one",
         "no node has to do with Slurm any more; it is asked to take back what is ours there, such as reservations sluice-NODE (scontrol delete reservationname=sluice-NODE). "
         "Look at slurmctld and munged; where that Slurm is gone, slurm { forget = yes } in the configuration ends it",
     };
@@ -599,7 +601,7 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
             unknown = n_unknown++ == 0 ? n : unknown;
             hostlist_add(unknowns, n->name, NULL);
         }
-        if (slurm_trouble(n->slurm) != NULL) {
+        if (slurm_trouble(n->slurm) != NULL && d->slurm->why[0] == '\0') {      /* else SlurmSilent says it */
             trouble = n_trouble++ == 0 ? n : trouble;
             hostlist_add(troubled, n->name, NULL);
         }

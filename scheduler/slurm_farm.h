@@ -35,6 +35,8 @@ const char *slurm_waits_for(const struct node *n);
 Sluice__SlurmInfo *slurm_info(const struct node *n);
 /* What the lease of a node that Slurm has waits for there, or why there is none; *queued: it is asked for. NULL: the node needs none. The caller frees it. */
 char *slurm_lease_why(const struct node *n, bool *queued);
+/* Why jobs of pool async have none of the nodes that Slurm has; NULL: it has none. The caller frees it. */
+char *slurm_stuck_why(struct sluiced *d);
 /* For metrics: since the last answer, 0 when it answers as often as it is asked or is not asked at all. */
 double slurm_silent_s(const struct sluiced *d);
 /* Nodes that may be lent, by who has them: reserved for us, Slurm's, Slurm's with a lease of ours. */

@@ -38,8 +38,12 @@ static int code_of(int rc)
 static int failed(int rc, struct err *e, const char *what, const char *node)
 {
     int code = code_of(rc);
+    const struct passwd *self = code == ESLURM_USER_ID_MISSING ? getpwuid(geteuid()) : NULL;
 
-    return err_set(e, code == 2010 ? ERR_PERMISSION : ERR_UNREACHABLE, "%s%s%s: %s (%d)", what, node == NULL ? "" : " ", node == NULL ? "" : node, slurm_strerror(code), code);
+    if (self != NULL)
+        return err_set(e, ERR_PERMISSION, "%s%s%s: user %s is no operator of Slurm: make it one (sacctmgr, AdminLevel=Operator), or run sluiced as SlurmUser or root; Slurm says: %s (%d)", what,
+                       node == NULL ? "" : " ", node == NULL ? "" : node, self->pw_name, slurm_strerror(code), code);
+    return err_set(e, ERR_UNREACHABLE, "%s%s%s: %s (%d)", what, node == NULL ? "" : " ", node == NULL ? "" : node, slurm_strerror(code), code);
 }
 
 /* ---- nodes ---- */

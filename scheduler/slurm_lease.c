@@ -238,3 +238,20 @@ char *slurm_lease_why(const struct node *n, bool *queued)
         return mem_printf("as many leases as may be are there: %u (max_leases in section slurm)", there);
     return mem_strdup(ns->lease_wanted ? "a lease is being asked for" : "there is no task for it that waits, or something else stands against it");
 }
+
+char *slurm_stuck_why(struct sluiced *d)
+{
+    const char *silent = slurm_silent_s(d) > 0 ? "Slurm does not answer (SlurmSilent), so there is no lease" : NULL;
+
+    for (struct node *n = farm_first(d->farm); n != NULL; n = n->hh.next) {
+        bool queued;
+        char *why = slurm_lease_why(n, &queued), *out;
+
+        if (why == NULL)
+            continue;
+        out = silent != NULL ? mem_strdup(silent) : mem_printf("Slurm has node %s: %s", n->name, why);
+        free(why);
+        return out;
+    }
+    return NULL;
+}

@@ -499,6 +499,31 @@ evidence_says() { sluice node show "$1" --json | jq -e --arg r "$2" '.nodes[0].m
   kill "$PID_sluiced2"; wait_until 10 ended "$PID_sluiced2"
   wait_until 20 has_res n1
 }
+@test "a right that is missing in Slurm is named with the user; what waits for Slurm says so" {
+  [[ $EUID -eq 0 ]] || skip "needs two users"
+  touch "$LABDIR.out"
+  lab start 3
+  AS=nobody ONLINE=n1 ASYNC="n[2-3]"
+  chown nobody "$FARM" "$FARM/farm"
+  chmod 666 "$LABDIR.out"
+  sluiced_conf
+  farm_start
+  fakes 3
+  wait_until 20 alarm SlurmRefused "user nobody is no operator of Slurm"
+  run sluice move n2 --to online --wait --timeout 1s
+  [ "$status" -ne 0 ]
+  [[ $output == *"is not done yet: "*"user nobody is no operator"* ]]
+  AS=
+  lab down ctld
+  wait_until 20 alarm SlurmSilent "has not answered since"
+  no_alarm SlurmRefused
+  sluice node show n1 | grep -E 'slurm +silent; said .* ago: idle'
+  sluice nodes -o name,slurm | grep -F '(silent) idle'
+  sluice submit "$(sample 2)" --workflow none --output "$FARM/out" >/dev/null
+  wait_until 20 alarm JobsStuck "SlurmSilent"
+  lab up ctld
+}
+
 refused() { [[ $(metric 'sluice_events_total{event="slurm_commands_failed"}') -ge $1 ]]; }
 alarm() { is '[.status[0].alarms[] | select(.word == "'"$1"'") | .text | test("'"$2"'")] | any' true sluice status || { sluice status; return 1; }; }
 no_alarm() { is '[.status[0].alarms[].word] | index("'"$1"'")' null sluice status || { sluice status; return 1; }; }

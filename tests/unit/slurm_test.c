@@ -1332,6 +1332,13 @@ static void silence_keeps_nothing_of_ours_waiting(void **state)
     assert_int_equal(ask_move(p, "a1", "online", "now"), 0);
     until_alarm(f, "SlurmSilent", "no answer within 0.5 s");
     assert_true(slurm_silent_s(&f->d) >= 2);
+    until_alarm(f, "SlurmRefused", NULL);                /* one cause, one alarm */
+    {
+        char *why = slurm_stuck_why(&f->d);
+
+        assert_string_equal(why, "Slurm does not answer (SlurmSilent), so there is no lease");
+        free(why);
+    }
     assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);   /* nobody's word, nobody's node */
     assert_string_equal(slurm_waits_for(node(f, "a1")), "waiting for Slurm's word");
     say("how poll ok");
@@ -1339,6 +1346,19 @@ static void silence_keeps_nothing_of_ours_waiting(void **state)
     until_pool(f, "a1", "online");
     until_world(f, "nodes", "n1", "state", "idle+drain");
     until_alarm(f, "SlurmSilent", NULL);
+    assert_false(info(p, "o1")->has_as_of);
+    assert_null(slurm_info(node(f, "x1")));
+    {
+        char *why = slurm_stuck_why(&f->d);
+
+        assert_string_equal(why, "Slurm has node a2: there is no task for it that waits, or something else stands against it");
+        free(why);
+    }
+    /* silent again: what is shown is old, and says so */
+    say("node o1 idle+drain 'not heard'");
+    say("how poll silent");
+    until_alarm(f, "SlurmSilent", "no answer within 0.5 s");
+    assert_true(info(p, "o1")->has_as_of);
     peer_close(w);
     peer_close(p);
 }
