@@ -294,7 +294,9 @@ static Sluice__SlurmLease *lease_make(const slurm_job_info_t *j)
     l->running = (j->job_state & JOB_STATE_BASE) == JOB_RUNNING;
     l->has_end = l->running && j->end_time > 0;
     l->end = l->has_end ? (int64_t)j->end_time * NS : 0;
-    if (!l->running)
+    if ((j->job_state & JOB_STATE_BASE) == JOB_SUSPENDED)
+        l->why = mem_strdup("Suspended");
+    else if (!l->running)
         l->why = reason_of(j);
     return l;
 }
@@ -304,7 +306,7 @@ static bool is_lease(const slurm_job_info_t *j)
     uint32_t base = j->job_state & JOB_STATE_BASE;
 
     return j->user_id == getuid() && j->name != NULL && strncmp(j->name, LEASE_NAME, strlen(LEASE_NAME)) == 0
-        && (base == JOB_PENDING || base == JOB_RUNNING) && !(j->job_state & JOB_COMPLETING);
+        && (base == JOB_PENDING || base == JOB_RUNNING || base == JOB_SUSPENDED) && !(j->job_state & JOB_COMPLETING);
 }
 
 /* Those of all nodes, or of one. The caller frees the list and what is in it. */

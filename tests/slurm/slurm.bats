@@ -524,6 +524,35 @@ evidence_says() { sluice node show "$1" --json | jq -e --arg r "$2" '.nodes[0].m
   lab up ctld
 }
 
+@test "a lease that is suspended is the lease of its node: no other one is asked for, and it is taken up again when it goes on" {
+  ONLINE=n1 ASYNC=n2 LEASES=1 cluster 2
+  local i lease before
+  fakes 2 --seconds-per-tf 0.5
+  for ((i = 0; i < 60; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
+  J=$(sluice submit "$FARM"/in*.tf --workflow none --output "$FARM/out")
+  wait_until 20 node_is n2 slurm.lease held
+  lease=$(lease_of n2)
+  sl scontrol suspend "$lease"
+  wait_until 10 node_is n2 slurm.lease_why Suspended
+  sluice why "$J" | grep -F "job $lease of Slurm waits there to hold it for us: Suspended"
+  before=$(metric 'sluice_events_total{event="slurm_commands"}')
+  mark_two_looks
+  [ "$(metric 'sluice_events_total{event="slurm_commands"}')" = "$before" ]
+  [ "$(sl squeue -h -o %j | grep -c sluice-lease)" = 1 ]
+  sl scontrol resume "$lease"
+  wait_until 20 node_is n2 slurm.lease held
+  node_is n2 slurm.lease_job "$lease"
+  sluice job cancel "$J" >/dev/null
+  wait_until 20 no_leases
+}
+# mark_two_looks: Slurm was looked at since (a mark there comes here)
+mark_two_looks() {
+  sl scontrol update nodename=n1 state=drain reason="a look"
+  wait_until 10 node_is n1 'marks[0].reason' "a look"
+  sl scontrol update nodename=n1 state=resume
+  wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n1
+}
+
 refused() { [[ $(metric 'sluice_events_total{event="slurm_commands_failed"}') -ge $1 ]]; }
 alarm() { is '[.status[0].alarms[] | select(.word == "'"$1"'") | .text | test("'"$2"'")] | any' true sluice status || { sluice status; return 1; }; }
 no_alarm() { is '[.status[0].alarms[].word] | index("'"$1"'")' null sluice status || { sluice status; return 1; }; }
