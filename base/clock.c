@@ -25,6 +25,7 @@ static int64_t read_clock(clockid_t id)
 }
 
 int64_t clock_mono_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+double  clock_mono_s(void) { return (double)clock_mono_ns() / 1e9; }
 int64_t clock_wall_ns(void) { return read_clock(CLOCK_REALTIME); }
 
 /* --- showing -------------------------------------------------------------------------------- */

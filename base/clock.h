@@ -9,6 +9,7 @@
 #define CLOCK_SECOND INT64_C(1000000000)
 
 int64_t clock_mono_ns(void);    /* CLOCK_MONOTONIC */
+double  clock_mono_s(void);     /* the same in seconds */
 int64_t clock_wall_ns(void);    /* CLOCK_REALTIME, ns since 1970 */
 
 enum { CLOCK_TEXT = 40 };

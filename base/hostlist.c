@@ -115,7 +115,7 @@ static int compare_runs(const char *a, size_t na, const char *b, size_t nb)
     return na < nb ? -1 : na > nb;
 }
 
-static int compare_natural(const char *a, const char *b)
+int hostlist_compare(const char *a, const char *b)
 {
     while (*a != '\0' && *b != '\0') {
         size_t na = digit_run(a), nb = digit_run(b);
@@ -139,7 +139,7 @@ static int compare_natural(const char *a, const char *b)
 
 static int compare_entries(const void *a, const void *b)
 {
-    return compare_natural((*(struct entry *const *)a)->name, (*(struct entry *const *)b)->name);
+    return hostlist_compare((*(struct entry *const *)a)->name, (*(struct entry *const *)b)->name);
 }
 
 void hostlist_sort(struct hostlist *h)

@@ -28,6 +28,7 @@ size_t hostlist_count(const struct hostlist *h);
 const char *hostlist_name(const struct hostlist *h, size_t i);       /* in the order of first mention; see hostlist_sort */
 int   hostlist_has(const struct hostlist *h, const char *name);
 void  hostlist_sort(struct hostlist *h);                             /* natural order: n2 before n10 */
+int   hostlist_compare(const char *a, const char *b);                /* two names, in that order */
 char *hostlist_fold(const struct hostlist *h);                       /* shortest usual writing; caller frees; unfold(fold(x)) = x as a set */
 struct hostlist *hostlist_diff(const struct hostlist *a, const struct hostlist *b);
 struct hostlist *hostlist_and(const struct hostlist *a, const struct hostlist *b);

@@ -28,11 +28,6 @@ static const double names_limit_s = 2;
 static const double refusal_shown_s = 60;
 static const double clock_limit_s = 2;
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 /* One alarm of its word. */
 static void tell(struct alarms *a, const char *word, const char *text, const char *advice, double since_s)
 {
@@ -136,7 +131,7 @@ static bool has_gone(const struct node *n)
 static void about_nodes(struct alarms *a)
 {
     struct listed lost = { 0 }, aside = { 0 }, classless = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 }, wrong = { 0 };
-    double now = now_s();
+    double now = clock_mono_s();
 
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
         bool here = n->contact == SLUICE__CONTACT__UP;
@@ -169,9 +164,9 @@ static void about_nodes(struct alarms *a)
 static void about_refusals(struct alarms *a)
 {
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
-        if (n->refusal[0] != '\0' && now_s() - n->refused_at < refusal_shown_s)
+        if (n->refusal[0] != '\0' && clock_mono_s() - n->refused_at < refusal_shown_s)
             tell_about(a, "WorkerRefused", "node", n->name, n->refusal,
-                       n->other_version_at == n->refused_at ? "install this release of Sluice there, or a neighbouring one" : "one worker a node: end the other one, or correct its --node or --class", now_s() - n->refused_at);
+                       n->other_version_at == n->refused_at ? "install this release of Sluice there, or a neighbouring one" : "one worker a node: end the other one, or correct its --node or --class", clock_mono_s() - n->refused_at);
     }
 }
 

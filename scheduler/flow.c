@@ -1,6 +1,6 @@
 /* flow.c - the flow of TFs: nodes as the ledger sees them, the turn and the tick, deadlines, and what `check` proves
  *
- * From: node.c (nodes and reports), the loop.  To: assign.c, settle.c, run.c, job.c.
+ * From: node.c, node_register.c (nodes and reports), the loop.  To: assign.c, settle.c, run.c, job.c.
  * Always: what a node may take follows from node_judge, its last registration and report, and its charges, and is told to dispatch at once.
  */
 #include "config.h"

@@ -1,6 +1,6 @@
 /* flow.h - the ledger and the way of a TF: waiting -> assigned -> built -> done | failed | lost | dropped
  *
- * From: run.c (complete TFs), task.c (tasks), node.c (workers come and go), the workers' answers.  To: workers (Assign, Verdict, Cancel), run.c and job.c
+ * From: run.c (complete TFs), task.c (tasks), node_register.c and farm.c (workers come and go), the workers' answers.  To: workers (Assign, Verdict, Cancel), run.c and job.c
  * (settled), sources (Release, by run.c).
  * The only account of who has what: an Assign charges its fence until a final answer to that very fence. Files: ledger.c, assign.c, settle.c.
  */

@@ -40,11 +40,6 @@ static const char good_again[] = "it is good again";       /* why a mark was tak
 
 struct doubt { struct node *node; struct failure failure; struct doubt *next; };
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 struct health *health_create(struct sluiced *d)
 {
     struct health *h = mem_zalloc(sizeof(*h));
@@ -126,7 +121,7 @@ static void brake_went_on(struct node *n, const char *reason)
     struct change *c = change_create(d);
     char why[400];
 
-    snprintf(why, sizeof(why), "%u nodes were marked within %.0f s; node %s would be the next: %.200s", brake_count(&d->health->brake[n->pool], &l, now_s()), l.window,
+    snprintf(why, sizeof(why), "%u nodes were marked within %.0f s; node %s would be the next: %.200s", brake_count(&d->health->brake[n->pool], &l, clock_mono_s()), l.window,
              n->name, reason);
     log_err("health: the brake of pool %s is on: %s", pool_name[n->pool], why);
     counters_add(d->counters, "brakes", 1);
@@ -147,7 +142,7 @@ static bool may_mark(struct node *n, const char *owner, const char *reason)
         return true;
     if (health_of(n)->held)
         return false;
-    if (brake_take(b, &l, affected(n->d, n->pool), n, now_s()))
+    if (brake_take(b, &l, affected(n->d, n->pool), n, clock_mono_s()))
         return true;
     n->health->held = true;
     snprintf(n->health->held_by, sizeof(n->health->held_by), "%s", owner);
@@ -245,7 +240,7 @@ void health_restore_mark(struct node *n, const struct row_mark *row)
     double age = (double)(clock_wall_ns() - row->created) / 1e9;
 
     if (str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && is_counted(row->part, row->owner) && row->created > h->brake_since[n->pool])
-        brake_note(&h->brake[n->pool], n, now_s() - age);
+        brake_note(&h->brake[n->pool], n, clock_mono_s() - age);
     if (row->cleared != 0 && str_equal(row->owner_kind, "health") && !str_equal(row->severity, "info") && str_equal(row->clear_reason, good_again))
         flaps_add(&health_of(n)->flaps, row->cleared);
 }
@@ -503,7 +498,7 @@ static bool is_harmless(const char *word)
 
 void health_refused(struct node *n, const char *word, const char *text)
 {
-    if (!is_harmless(word) && conduct_refused(&health_of(n)->conduct, word, text, now_s()))
+    if (!is_harmless(word) && conduct_refused(&health_of(n)->conduct, word, text, clock_mono_s()))
         mark_for_work(n);
 }
 
@@ -593,7 +588,7 @@ static void brake_line(struct sluiced *d, int pool, Sluice__Brake *out)
     out->has_on = out->has_marked = out->has_allowed = out->has_nodes = out->has_held = out->has_window = true;
     out->on = b->on;
     out->nodes = affected(d, pool);
-    out->marked = brake_count(b, &l, now_s());
+    out->marked = brake_count(b, &l, clock_mono_s());
     out->allowed = brake_allowance(&l, out->nodes);
     out->held = b->held;
     out->window = l.window;

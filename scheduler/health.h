@@ -1,6 +1,6 @@
 /* health.h - nodes that are bad by their work, by their hardware, or by the site's own checks
  *
- * From: settle.c (what became of attempts), node.c (registrations, reports), people.  To: mark.c (owner kind health), flow.c (cool-down), alarms, `sluice health`.
+ * From: settle.c (what became of attempts), node_register.c, people.  To: mark.c (owner kind health), flow.c (cool-down), alarms, `sluice health`.
  * Decisions stand in health_rules.h. A TF that fails everywhere blames no node. Every blocking mark on a node passes the brake of its pool; a brake that is on stays on
  * over restarts, until a person resets it. What health marked it takes back only where the configuration lets it; notes (severity info) follow the facts.
  */

@@ -1,6 +1,6 @@
 /* health_devices.c - the devices of a node against those that were seen there before, whenever that was
  *
- * From: node.c (registrations, reports), restore.c.  To: health.c (facts become marks), change.c (what is known is stored).
+ * From: node_register.c, restore.c.  To: health.c (facts become marks), change.c (what is known is stored).
  * Missing and broken devices are marks on these devices, which take nothing out that works; the pool says whether the node may go on with the rest. A device is missed until it
  * is there again, another one took its place, a person cleared its mark, or the node was retired.
  */
@@ -21,11 +21,6 @@
 
 enum { MOST_KNOWN = 256 };                   /* a node */
 static const double broken_limit_s = 5;      /* a process that is replaced is no broken device */
-
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
 
 /* ---- what is known ---- */
 
@@ -172,8 +167,8 @@ static void say_state(struct node *n, struct known *k, const Sluice__Device *d)
     if (!broken)
         return;
     if (k->broken_since == 0)
-        k->broken_since = now_s();
-    if (now_s() - k->broken_since < broken_limit_s)
+        k->broken_since = clock_mono_s();
+    if (clock_mono_s() - k->broken_since < broken_limit_s)
         return;
     snprintf(reason, sizeof(reason), "GPU %u (serial %.120s) does not work: %.200s", k->place, k->serial, d->why == NULL || d->why[0] == '\0' ? "its worker gives no reason" : d->why);
     health_fact(n, k->serial, "device", "hw", LEVEL_BAD, reason);

@@ -1,6 +1,6 @@
 /* health_facts.c - what registrations and reports say about a node, held against its class, the configuration, and what was there before
  *
- * From: node.c.  To: health.c (facts become marks), history (reboots).
+ * From: node_register.c.  To: health.c (facts become marks), history (reboots).
  * Missing and broken devices are marks on these devices, which take nothing out that works; the pool says whether the node may go on with the rest.
  */
 #include "config.h"

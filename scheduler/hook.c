@@ -78,11 +78,6 @@ struct hook {
     char *stored;                        /* what the state has of what was told */
 };
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 static struct hostlist *copy_of(const struct hostlist *h)
 {
     return h == NULL ? NULL : hostlist_and(h, h);
@@ -247,7 +242,7 @@ static void call_start(struct hook *h, const struct known *k)
     }
     log_warning("alarm %s: could not be told: %s", k->word, line == NULL ? "it is no text" : "no thread");
     h->call = NULL;
-    h->not_before = now_s() + again_s;
+    h->not_before = clock_mono_s() + again_s;
     call_free(c);
 }
 
@@ -366,7 +361,7 @@ static int restore(struct hook *h, struct db *db, struct err *e)
 
 static bool is_settling(const struct hook *h, const struct known *k)
 {
-    return k->restored && now_s() < h->settled_at;
+    return k->restored && clock_mono_s() < h->settled_at;
 }
 
 /* ---- the end of a call ---- */
@@ -390,7 +385,7 @@ static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
     } else if (c->rc < 0) {
         counters_add(h->d->counters, "alarm_calls_failed", 1);
         log_warning("alarm %s: not told: %s; again in %g s", c->word, c->why.text, again_s);
-        h->not_before = now_s() + again_s;
+        h->not_before = clock_mono_s() + again_s;
     }
     call_free(c);
     store(h);
@@ -483,7 +478,7 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
         return;
     news = look(h);
     store(h);
-    if (news != NULL && h->call == NULL && now_s() >= h->not_before)
+    if (news != NULL && h->call == NULL && clock_mono_s() >= h->not_before)
         call_start(h, news);
 }
 
@@ -493,7 +488,7 @@ struct hook *hook_create(struct sluiced *d, struct db *db, struct err *e)
 
     h->d = d;
     TAILQ_INIT(&h->known);
-    h->settled_at = now_s() + 2 * d->conf->limits.contact_timeout;
+    h->settled_at = clock_mono_s() + 2 * d->conf->limits.contact_timeout;
     ev_timer_init(&h->look, look_cb, look_s, look_s);
     ev_async_init(&h->ended, ended_cb);
     h->look.data = h->ended.data = h;

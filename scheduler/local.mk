@@ -30,7 +30,8 @@ scheduler_libfarm_a_SOURCES = \
 	%D%/mark.c %D%/mark.h %D%/mark_part.h \
 	%D%/metrics.c \
 	%D%/move.c %D%/move.h \
-	%D%/node.c %D%/node.h \
+	%D%/farm.c \
+	%D%/node.c %D%/node.h %D%/node_register.c %D%/node_show.c \
 	%D%/nice.c %D%/nice.h \
 	%D%/reads.c %D%/reads.h \
 	%D%/restore.c %D%/restore.h \

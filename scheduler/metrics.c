@@ -120,7 +120,7 @@ static bool usable_of(const struct node *n, double *v)
 
 static bool silence_of(const struct node *n, double *v)
 {
-    *v = (double)clock_mono_ns() / 1e9 - n->last_contact;
+    *v = clock_mono_s() - n->last_contact;
     return n->last_contact > 0;
 }
 

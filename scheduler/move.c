@@ -116,11 +116,6 @@ static bool is_open(const struct move *m)
     return m->state == MOVE_PENDING || m->state == MOVE_DRAINING;
 }
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 /* ---- rows ---- */
 
 static struct row_move move_row(const struct move *m, enum move_state state, const char *text)
@@ -637,7 +632,7 @@ static void waiters_tick(struct moves *all)
     for (w = TAILQ_FIRST(&all->waiters); w != NULL; w = next) {
         next = TAILQ_NEXT(w, entry);
         s = session_find(w->asker);
-        if (s != NULL && (w->until == 0 || now_s() < w->until))
+        if (s != NULL && (w->until == 0 || clock_mono_s() < w->until))
             continue;
         waits = waits_for(all, w->id);
         err_set(&e, ERR_TIMEOUT, "move %llu is not done yet%s%s", (unsigned long long)w->id, waits[0] == '\0' ? "" : ": ", waits);
@@ -796,7 +791,7 @@ void move_wait(struct session *s, uint32_t id, const void *message)
     w = mem_zalloc(sizeof(*w));
     w->asker = session_refer(s, id);
     w->id = q->id;
-    w->until = q->has_timeout && q->timeout > 0 ? now_s() + q->timeout : 0;
+    w->until = q->has_timeout && q->timeout > 0 ? clock_mono_s() + q->timeout : 0;
     TAILQ_INSERT_TAIL(&all->waiters, w, entry);
     all->n_waiting++;
     if (!is_open(m))

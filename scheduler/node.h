@@ -81,6 +81,7 @@ struct node {
     uint64_t done, failed, refused;    /* since start of sluiced */
 };
 
+/* farm.c */
 struct farm *farm_create(struct sluiced *d);
 void   farm_destroy(struct farm *f);
 struct node *farm_node(struct farm *f, const char *name);               /* NULL: no such node */
@@ -89,16 +90,9 @@ struct node *farm_first(struct farm *f);                                /* in na
 unsigned farm_count(const struct farm *f);
 unsigned farm_usable(struct farm *f, int pool);                         /* nodes of the pool that take work now */
 unsigned farm_good(struct farm *f, int pool);                           /* those, and those that only want a lease: what min_good counts */
-bool verdict_is_good(const struct verdict *v);
-const char *verdict_cause(const struct verdict *v);                     /* the first reason that takes the node out; NULL: none */
 double   farm_stalled_s(const struct farm *f);                          /* the longest time our own loop stood still */
-int node_compare_names(const char *a, const char *b);                   /* natural order: n2 before n10 */
-void node_see_part(struct node *n, const char *serial);
-bool node_has_part(const struct node *n, const char *serial);           /* there, or there once */
-bool node_part_is_here(const struct node *n, const char *serial);              /* as its worker said last */
-const struct mark *node_part_mark(const struct node *n, const char *serial);   /* the blocking mark on that device, or NULL */
 
-/* Handlers of a worker's messages, for session.c's table. */
+/* node_register.c: handlers of a worker's messages, for session.c's table */
 void node_register(struct session *s, uint32_t id, const void *m);
 void node_report(struct session *s, uint32_t id, const void *m);
 /* The worker's connection is gone, or goes: nothing is sent to it any more. */
@@ -106,22 +100,34 @@ void node_detach(struct node *n, const char *why);
 /* It was added, or retired, while its worker is in contact: the worker hears of it and flow takes it in or out. */
 void node_admitted(struct node *n);
 
+/* node.c */
+void node_judge(const struct node *n, struct verdict *v);
+bool verdict_is_good(const struct verdict *v);
+const char *verdict_cause(const struct verdict *v);                     /* the first reason that takes the node out; NULL: none */
+/* Something about the node changed that may change what it can take: judges, tells flow (flow_node_changed) and move.c. */
+void node_changed(struct node *n);
+/* After a report or a tick: the same, if the verdict is another one. */
+void node_check(struct node *n);
+/* The worker's pool and nice, sent again. */
+void node_send_settings(struct node *n);
+void node_other_version(struct node *n, const char *why);               /* somebody of its name was refused for the version of the protocol */
+void node_see_part(struct node *n, const char *serial);
+bool node_has_part(const struct node *n, const char *serial);           /* there, or there once */
+bool node_part_is_here(const struct node *n, const char *serial);       /* as its worker said last */
+const struct mark *node_part_mark(const struct node *n, const char *serial);   /* the blocking mark on that device, or NULL */
 /* Its devices as the worker said last: in its report, else at its registration. Borrowed. Returns how many. */
 size_t node_devices(const struct node *n, Sluice__Device ***devices);
-void node_judge(const struct node *n, struct verdict *v);
-void node_other_version(struct node *n, const char *why);       /* somebody of its name was refused for the version of the protocol */
+/* A copy of m (NULL: none) in the place of what was kept before: handlers keep nothing of what they are handed. */
+void node_keep(ProtobufCMessage **old, const ProtobufCMessage *m);
+#define NODE_KEEP(field, m) node_keep((ProtobufCMessage **)(void *)&(field), (const ProtobufCMessage *)(m))
+void node_free(struct node *n);
 
+/* node_show.c */
 /* Fills the message that people see. Strings borrowed from the node; arrays to be freed by node_message_free. */
 void node_message(const struct node *n, Sluice__Node *out);
 void node_message_free(Sluice__Node *out);
 
-/* Something about the node changed that may change what it can take: judges, tells flow (flow_node_changed) and move.c. */
-void node_changed(struct node *n);
-/* The worker's pool and nice, sent again. */
-void node_send_settings(struct node *n);
-
-/* ---- move.h's part that others call ---- */
-/* The last TF left n: a draining move goes on. Called by flow.c whenever n_tfs falls to 0. */
+/* move.c: the last TF left n, a draining move goes on. Called by flow.c whenever n_tfs falls to 0. */
 void node_emptied(struct node *n);
 
 #endif

@@ -1,6 +1,6 @@
 /* reconcile.c - workers that come back, and workers that do not: what they hold against what the ledger says they have
  *
- * From: node.c (Register, contact lost), jobread.c.  To: the ledger, the works, the answer to Register.
+ * From: node_register.c (Register), farm.c (contact lost), jobread.c.  To: the ledger, the works, the answer to Register.
  * Always: what a worker lists is known under its fence, adopted, or to be forgotten; what it does not list it does not have.
  */
 #include "config.h"

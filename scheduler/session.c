@@ -171,11 +171,6 @@ bool session_takes(unsigned type, Sluice__Role role, enum right *right)
 
 /* ---- one session ---- */
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 static struct held *held_of(struct session *s)
 {
     return CONTAINER_OF(s, struct held, s);
@@ -335,7 +330,7 @@ static void answer_question(struct held *h, const struct row *row, uint32_t id, 
 {
     struct sluiced *d = h->all->d;
     const double share = d->conf->limits.read_share;
-    double from = now_s();
+    double from = clock_mono_s();
     /* Who comes back before the time that was told has not earned a better place. */
     unsigned ms = from < h->not_before ? 1 + (unsigned)(1000 * (h->not_before - from)) : reads_refuse(h->all->reads, h->s.peer.uid, share, from);
     size_t queued = chan_queued(h->s.chan);
@@ -350,7 +345,7 @@ static void answer_question(struct held *h, const struct row *row, uint32_t id, 
     }
     row->handler(&h->s, id, m);
     queued = chan_queued(h->s.chan) - queued;
-    reads_charge(h->all->reads, h->s.peer.uid, share, now_s(), now_s() - from + (double)queued * a_byte_s);
+    reads_charge(h->all->reads, h->s.peer.uid, share, clock_mono_s(), clock_mono_s() - from + (double)queued * a_byte_s);
 }
 
 static void message_cb(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
@@ -434,7 +429,7 @@ static void held_ready(struct held *h, bool is_worker)
     if (!has_room(h))
         return;
     if (s->role == SLUICE__ROLE__CLIENT)
-        reads_charge(h->all->reads, s->peer.uid, s->d->conf->limits.read_share, now_s(), connection_s);
+        reads_charge(h->all->reads, s->peer.uid, s->d->conf->limits.read_share, clock_mono_s(), connection_s);
     h->ready = true;
     if (peer_ready(s->chan, &s->peer, word, history_seq(s->d->history)) < 0)
         session_close(s, "it does not read what is sent");
@@ -457,7 +452,7 @@ static void accepted_cb(void *arg, struct chan *c, const struct peer_id *id, con
     struct held *h = mem_zalloc(sizeof(*h));
 
     h->all = all;
-    h->since = now_s();
+    h->since = clock_mono_s();
     h->s.d = all->d;
     h->s.chan = c;
     h->s.peer = *id;
@@ -498,7 +493,7 @@ static void sweep_cb(struct ev_loop *loop, ev_timer *w, int events)
     HASH_ITER(hh, all->by_number, h, next) {
         if (h->closing || h->s.role == SLUICE__ROLE__CLIENT || h->s.node != NULL || h->s.source != NULL)
             continue;
-        if (now_s() - h->since > introduce_s)
+        if (clock_mono_s() - h->since > introduce_s)
             session_close(&h->s, h->s.role == SLUICE__ROLE__WORKER ? "it did not register" : "it did not name its run");
     }
 }

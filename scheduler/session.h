@@ -1,6 +1,6 @@
 /* session.h - who is at the other end, and THE table: message, handler, role
  *
- * From: proto/peer (accepted connections).  To: the handlers of node.c, mark.c, move.c, run.c, job.c, flow.c, show.c, ….
+ * From: proto/peer (accepted connections).  To: the handlers of node_register.c, mark.c, move.c, run.c, job.c, flow.c, show.c, ….
  * A handler reads an unpacked message, keeps nothing of it, and answers now or (change stored, run settled) later by a session_ref.
  */
 #ifndef SLUICE_SESSION_H

@@ -1,6 +1,6 @@
 /* shm.c - the size of the nodes' buffers
  *
- * From: SET_SHM, reports and registrations (node.c), the clock.  To: node.c, change.c; WAIT hears of the end.
+ * From: SET_SHM, reports and registrations (node_register.c), the clock.  To: node.c, change.c; WAIT hears of the end.
  * Every node of a request is judged and answered by itself. A node that is resizing takes nothing new; the order goes to its worker once it holds no TF.
  * An order has a number of its own, so that a worker carries it out once, whatever connections come and go meanwhile.
  */
@@ -66,11 +66,6 @@ void shms_destroy(struct shms *all)
     while ((w = TAILQ_FIRST(&all->waiters)) != NULL)
         waiter_free(all, w);
     free(all);
-}
-
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
 }
 
 /* ---- what is, and what is wanted ---- */
@@ -155,7 +150,7 @@ static void send_order(struct node *n)
         return;
     n->shm.sent = true;
     if (n->shm.sent_at == 0)
-        n->shm.sent_at = now_s();
+        n->shm.sent_at = clock_mono_s();
     node_send_settings(n);
 }
 
@@ -170,14 +165,14 @@ static void judge_time(struct node *n)
         return;
     if (n->shm.sent_at > 0 && n->report != NULL && n->report->shm_progress != n->shm.progress) {
         n->shm.progress = n->report->shm_progress;
-        n->shm.sent_at = now_s();
+        n->shm.sent_at = clock_mono_s();
     }
     if (n->session == NULL && n->contact == SLUICE__CONTACT__LOST) {
         log_warning("node %s: out of contact while its buffer was to get %llu bytes; done when its worker is back", n->name, (unsigned long long)n->shm_wanted);
         n->shm.request = 0;
         come_to(n, SHM_WAITING);
         tell_waiters(n->d->shms, request);
-    } else if (n->session != NULL && n->shm.sent && now_s() - n->shm.sent_at > limit) {
+    } else if (n->session != NULL && n->shm.sent && clock_mono_s() - n->shm.sent_at > limit) {
         snprintf(text, sizeof(text), "its worker did not answer, nor get on with it, within %g s (limits.resize_timeout)", limit);
         failed(n, text);
     }
@@ -481,7 +476,7 @@ static void waiters_tick(struct shms *all)
         struct session *s = session_find(w->asker);
 
         next = TAILQ_NEXT(w, entry);
-        if (s != NULL && (w->until == 0 || now_s() < w->until))
+        if (s != NULL && (w->until == 0 || clock_mono_s() < w->until))
             continue;
         err_set(&e, ERR_TIMEOUT, "not every buffer has its size yet");
         if (s != NULL)
@@ -523,7 +518,7 @@ void shm_wait(struct session *s, uint32_t id, const void *message)
     w = mem_zalloc(sizeof(*w));
     w->asker = session_refer(s, id);
     w->request = q->id;
-    w->until = q->has_timeout && q->timeout > 0 ? now_s() + q->timeout : 0;
+    w->until = q->has_timeout && q->timeout > 0 ? clock_mono_s() + q->timeout : 0;
     TAILQ_INSERT_TAIL(&all->waiters, w, entry);
     all->n_waiting++;
     if (!is_under_way(s->d, q->id, &gone_wrong))

@@ -1,6 +1,6 @@
 /* shm.h - the size of the nodes' buffers: set -> waiting -> resizing -> set | failed
  *
- * From: people (session.c), workers (node.c), the clock.  To: the worker's Settings, node.c (no new work meanwhile), the database.
+ * From: people (session.c), workers (node_register.c), the clock.  To: the worker's Settings, node.c (no new work meanwhile), the database.
  * The wanted size is stored; what a worker has is what it says. A size that is wanted and not there is made as soon as the node is in contact and no run
  * uses it: at once when its worker has just started. What failed is tried again by the next SetShm, or when the worker starts again.
  * A worker that does not answer within limits.resize_timeout has failed; what it says later is heard all the same. One that is out of contact meanwhile

@@ -204,7 +204,7 @@ static bool is_wanted(const Sluice__GetNodes *q, const struct node *n)
 
 static int by_name(const void *a, const void *b)
 {
-    return node_compare_names((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
+    return hostlist_compare((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
 }
 
 struct node **show_named(struct farm *f, char *const *names, size_t n_names, size_t *n, struct err *e)

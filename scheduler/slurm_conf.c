@@ -195,7 +195,7 @@ static void link_begin(struct slurm *s)
 {
     const struct slurm_link_conf conf = { .program = s->program, .slurm_conf = s->conf, .timeout_s = s->timeout_s, .state = slurm_said, .failed = slurm_silent, .arg = s };
 
-    s->started = (double)clock_mono_ns() / 1e9;
+    s->started = clock_mono_s();
     s->link = slurm_link_create(s->d->loop, &conf);
 }
 

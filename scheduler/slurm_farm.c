@@ -33,11 +33,6 @@ static const double silent_s = 2;                            /* and three looks:
 static const char *const mode_word[] = { [SLURM_OBSERVE] = "observe", [SLURM_LEND] = "lend", [SLURM_LEAVE] = "leaving" };
 const char *const lease_word[LEASE_HELD + 1] = { "none", "queued", "held" };
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 /* Also one that leaves: what is ours there is taken away. */
 static bool takes_part(const struct node *n)
 {
@@ -46,7 +41,7 @@ static bool takes_part(const struct node *n)
 
 bool slurm_is_settled(const struct slurm *s)
 {
-    return s->up_since > 0 && now_s() - s->up_since >= s->d->conf->slurm.settle;
+    return s->up_since > 0 && clock_mono_s() - s->up_since >= s->d->conf->slurm.settle;
 }
 
 /* ---- what a node says ---- */
@@ -89,7 +84,7 @@ const char *slurm_trouble(const struct node_slurm *ns)
 static void failed(struct node *n, struct slurm_try *t, const struct err *why)
 {
     t->wait_s = t->wait_s == 0 ? first_wait_s : fmin(t->wait_s * 2, most_wait_s);
-    t->again_at = now_s() + t->wait_s;
+    t->again_at = clock_mono_s() + t->wait_s;
     if (strncmp(t->trouble, why->text, sizeof(t->trouble) - 1) != 0)
         log_warning("node %s: Slurm: %s; again in %.3g s", n->name, why->text, t->wait_s);
     snprintf(t->trouble, sizeof(t->trouble), "%.299s", why->text);
@@ -113,7 +108,7 @@ static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *w
         return;
     }
     slurm_was_done(n, ns->act);
-    ns->tries[ns->act] = (struct slurm_try){ .again_at = again_s == 0 ? 0 : now_s() + again_s };
+    ns->tries[ns->act] = (struct slurm_try){ .again_at = again_s == 0 ? 0 : clock_mono_s() + again_s };
     if (again_s > 0 && !ev_is_active(&s->soon)) {
         ev_timer_set(&s->soon, again_s + 0.001, 0);
         ev_timer_start(s->d->loop, &s->soon);
@@ -140,7 +135,7 @@ static void soon_cb(struct ev_loop *loop, ev_timer *soon, int events)
         if (t == NULL)
             continue;
         consider(n);
-        later |= t->again_at > now_s() && t->wait_s == 0;
+        later |= t->again_at > clock_mono_s() && t->wait_s == 0;
     }
     if (later) {
         ev_timer_set(soon, jobs_s, 0);
@@ -273,7 +268,7 @@ static void consider(struct node *n)
     ended = forget_the_rest(ns, due, n_due);
     for (size_t k = 0; k < n_due; k++)
         slurm_undone_check(n, due[k]);
-    while (i < n_due && now_s() < ns->tries[due[i]].again_at)
+    while (i < n_due && clock_mono_s() < ns->tries[due[i]].again_at)
         i++;
     if (i < n_due)
         act(n, due[i], reason);
@@ -371,7 +366,7 @@ static void boot_is(struct slurm *s, int64_t boot)
 
 static void heard(struct slurm *s, const Sluice__SlurmState *m)
 {
-    double silent = s->heard > 0 ? now_s() - s->heard : 0;
+    double silent = s->heard > 0 ? clock_mono_s() - s->heard : 0;
 
     if (s->why[0] != '\0' || s->heard == 0) {
         log_info("Slurm %s answers%s", m->version == NULL ? "?" : m->version, s->heard == 0 ? "" : " again");
@@ -380,11 +375,11 @@ static void heard(struct slurm *s, const Sluice__SlurmState *m)
         try_again(s);
     }
     s->why[0] = '\0';
-    s->heard = now_s();
+    s->heard = clock_mono_s();
     s->heard_wall = clock_wall_ns();
     snprintf(s->version, sizeof(s->version), "%.31s", m->version == NULL ? "" : m->version);
     if (s->boot != m->boot || s->up_since == 0)
-        s->up_since = now_s();
+        s->up_since = clock_mono_s();
     if (s->boot != m->boot)
         boot_is(s, m->boot);
 }
@@ -512,7 +507,7 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
 double slurm_silent_s(const struct sluiced *d)
 {
     const struct slurm *s = d->slurm;
-    double since = s == NULL || s->link == NULL ? 0 : now_s() - (s->heard > 0 ? s->heard : s->started);
+    double since = s == NULL || s->link == NULL ? 0 : clock_mono_s() - (s->heard > 0 ? s->heard : s->started);
 
     return since < silent_s + 3 * d->conf->slurm.poll ? 0 : since;
 }

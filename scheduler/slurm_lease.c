@@ -25,11 +25,6 @@
 static const double idle_s = 5;          /* so long without work, and it is given back */
 static const double most_yield_s = 120;  /* before its end, or a fifth of it, nothing new; for the last quarter of that, what is there goes elsewhere */
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 static double left_s(const struct node_slurm *ns)
 {
     return ns->lease_end == 0 ? INFINITY : (double)(ns->lease_end - clock_wall_ns()) / 1e9;
@@ -78,7 +73,7 @@ static void lease_is(struct node *n, enum lease_state is, const Sluice__SlurmLea
         return;
     ns->lease_over = ns->lease_evicted = false;
     if (was == LEASE_NONE)               /* also one that is found after a restart: its worker has the time to come */
-        ns->worked_at = now_s();
+        ns->worked_at = clock_mono_s();
     ns->lease_wanted = is != LEASE_NONE && (was == LEASE_NONE || ns->lease_wanted);       /* one that is there is kept until it is decided among all nodes */
     log_info("node %s: lease: %s%s%s", n->name, lease_word[is], ns->lease_why[0] == '\0' ? "" : ", ", ns->lease_why);
     node_changed(n);
@@ -136,7 +131,7 @@ static void give(struct wanted *w, bool (*is)(const struct node *n))
             continue;
         ns->lease_next = true;
         ns->lease_for = first;
-        ns->worked_at = now_s();
+        ns->worked_at = clock_mono_s();
         w->left--;
     }
 }
@@ -174,7 +169,7 @@ static bool keeps(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
 
-    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (ns->mode == SLURM_LEND && n->move == NULL && !ns->lease_over && now_s() - ns->worked_at < idle_s));
+    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (ns->mode == SLURM_LEND && n->move == NULL && !ns->lease_over && clock_mono_s() - ns->worked_at < idle_s));
 }
 
 void slurm_leases_want(struct slurm *s)

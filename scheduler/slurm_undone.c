@@ -30,11 +30,6 @@ static const struct {
     [ACT(LEASE)]   = { ACT(UNLEASE), 0, 0,  NULL },          /* jobs are cancelled and preempted every day */
 };
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 void slurm_was_done(struct node *n, Sluice__SlurmAct act)
 {
     struct node_slurm *ns = n->slurm;
@@ -46,7 +41,7 @@ void slurm_was_done(struct node *n, Sluice__SlurmAct act)
 
 static bool is_contested(const struct slurm_did *d, size_t act)
 {
-    return of[act].often > 0 && d->undone >= of[act].often && now_s() - d->undone_at < calm_s;
+    return of[act].often > 0 && d->undone >= of[act].often && clock_mono_s() - d->undone_at < calm_s;
 }
 
 void slurm_undone_check(struct node *n, Sluice__SlurmAct act)
@@ -59,12 +54,12 @@ void slurm_undone_check(struct node *n, Sluice__SlurmAct act)
     d->stands = false;
     if (d->boot != n->d->slurm->boot)
         return;
-    d->undone = now_s() - d->undone_at < calm_s ? d->undone + 1 : 1;
-    d->undone_at = now_s();
+    d->undone = clock_mono_s() - d->undone_at < calm_s ? d->undone + 1 : 1;
+    d->undone_at = clock_mono_s();
     if (d->undone < of[act].often)
         return;
     wait = fmin(ldexp(1, (int)fmin(d->undone - of[act].often, 10)), of[act].most_s);
-    n->slurm->tries[act].again_at = now_s() + wait;
+    n->slurm->tries[act].again_at = clock_mono_s() + wait;
     if (d->undone == of[act].often)
         log_warning("node %s: Slurm: %s %u times, not by us", n->name, of[act].word, d->undone);
 }

@@ -43,11 +43,6 @@ struct watches {
     ev_timer sweep;
 };
 
-static double now_s(void)
-{
-    return (double)clock_mono_ns() / 1e9;
-}
-
 /* ---- answering ---- */
 
 /* What does not fit stays for the next question. */
@@ -147,7 +142,7 @@ static bool ask_settle(struct watches *w, const struct ask *a)
     n = history_from(w->d->history, a->from, found, a->limit);
     if (n < 0)
         return old_ask(w->d, a);
-    if (n == 0 && now_s() < a->until)
+    if (n == 0 && clock_mono_s() < a->until)
         return false;
     answer(s, a->asker.id, found, (unsigned)n);
     return true;
@@ -260,7 +255,7 @@ void watch_ask(struct session *s, uint32_t id, const void *message)
     a->asker = session_refer(s, id);
     a->from = m->has_from ? m->from : history_seq(w->d->history) + 1;
     a->limit = !m->has_limit || m->limit == 0 ? LIMIT_DEFAULT : m->limit > LIMIT_MOST ? LIMIT_MOST : m->limit;
-    a->until = now_s() + (m->has_wait ? m->wait : 0);
+    a->until = clock_mono_s() + (m->has_wait ? m->wait : 0);
     TAILQ_INSERT_TAIL(&w->asks, a, entry);
     w->n++;
     watches_tell(w);

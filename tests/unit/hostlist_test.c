@@ -238,6 +238,9 @@ static void natural_order_puts_2_before_10(void **state)
     hostlist_sort(h);
     got = unfolded(h);
     assert_string_equal(got, "m5,n,n1,n2,n2a,n2b,n02,n10");
+    assert_true(hostlist_compare("n2", "n10") < 0 && hostlist_compare("n10", "n2") > 0);
+    assert_true(hostlist_compare("a9b", "a10a") < 0);
+    assert_int_equal(hostlist_compare("n7", "n7"), 0);
     free(got);
     hostlist_destroy(h);
 }
