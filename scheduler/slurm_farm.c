@@ -580,6 +580,7 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
 {
     const struct node *unknown = NULL, *trouble = NULL;
     struct hostlist *unknowns, *troubled;
+    bool silent = d->slurm != NULL && (d->slurm->why[0] != '\0' || slurm_silent_s(d) > 0);
     unsigned n_unknown = 0, n_trouble = 0;
     char text[500];
 
@@ -596,7 +597,7 @@ void slurm_alarms(struct sluiced *d, alarm_fn fn, void *arg)
             unknown = n_unknown++ == 0 ? n : unknown;
             hostlist_add(unknowns, n->name, NULL);
         }
-        if (slurm_trouble(n->slurm) != NULL && d->slurm->why[0] == '\0') {      /* else SlurmSilent says it */
+        if (slurm_trouble(n->slurm) != NULL && !silent) {        /* SlurmSilent says it */
             trouble = n_trouble++ == 0 ? n : trouble;
             hostlist_add(troubled, n->name, NULL);
         }

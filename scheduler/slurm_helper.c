@@ -385,7 +385,7 @@ static int look_at_ctld(Sluice__SlurmState *out, struct err *e)
     int rc = slurm_ping(0);              /* the one call that does not go on trying for seconds */
 
     if (rc != 0 && slurm_ping(1) != 0)
-        return failed(rc, e, "slurmctld does not answer", NULL);
+        return failed(rc, e, "slurmctld does not answer, or munged here does not", NULL);
     rc = slurm_load_ctl_conf(0, &conf);
     if (rc != 0)
         return failed(rc, e, "slurmctld's configuration", NULL);
@@ -851,7 +851,7 @@ static int do_it(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e
     if (q->node == NULL || q->reservation == NULL || q->prefix == NULL || (size_t)q->act >= ARRAY_LEN(acts))
         return err_set(e, ERR_PROTOCOL, "a command without node, reservation or prefix");
     if (slurm_ping(0) != 0 && slurm_ping(1) != 0)
-        return failed(-1, e, "slurmctld does not answer", NULL);
+        return failed(-1, e, "slurmctld does not answer, or munged here does not", NULL);
     return node_read_into(q->node, &out->node, e) < 0 ? -1 : acts[q->act](q, out, e);
 }
 

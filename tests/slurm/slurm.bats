@@ -436,7 +436,7 @@ helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/st
   wait_until 20 node_is n4 pool async
   # munged
   lab down munged
-  wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent") != null' true sluice status
+  wait_until 20 silent_says munged
   lab up munged
   wait_until 20 is '[.status[0].alarms[].word] | index("SlurmSilent")' null sluice status
   # a typing error in slurm.conf ends the helpers only
