@@ -292,7 +292,13 @@ no_room() {
 @test "a full disk: up ends in its time and names the file system and what is free there, for a new farm and for one that was there" {
   need_rooms
   room disk -- "mkdir -p $FARM/full && mount -t tmpfs -o size=8M tmpfs $FARM/full"
-  for left in 0 8 48 100; do no_room "$left"; "${IN_disk[@]}" rm -rf "$FARM/full/farm"; done
+  for left in 0 8 48 100; do
+    no_room "$left"
+    buffers=$("${IN_disk[@]}" cat "$FARM/full/farm/shm-dir" 2>/dev/null || true)
+    "${IN_disk[@]}" sluice down --dir "$FARM/full/farm"
+    [[ -z $buffers || ! -e $buffers ]]
+    "${IN_disk[@]}" rm -rf "$FARM/full/farm"
+  done
   "${IN_disk[@]}" rm "$FARM/full/filler"
   for _ in 1 2; do
     "${IN_disk[@]}" sluice up --dir "$FARM/full/farm" --nodes mi50:1 3>&-
@@ -300,5 +306,8 @@ no_room() {
     "${IN_disk[@]}" rm -f "$FARM/full/farm/state/state.reserve"
     for left in 0 8 16; do no_room "$left"; [[ $output != *"disk I/O error"* ]]; done
     "${IN_disk[@]}" rm "$FARM/full/filler"
+    buffers=$("${IN_disk[@]}" cat "$FARM/full/farm/shm-dir")
+    "${IN_disk[@]}" sluice down --dir "$FARM/full/farm"
+    [ ! -e "$buffers" ]
   done
 }
