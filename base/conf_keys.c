@@ -116,7 +116,7 @@ static const struct conf_key limits_keys[] = {
     { "lock_timeout",    CONF_REAL,  AT(conf_limits, lock_timeout), 0.1, 3600, "35" },
     { "grace",           CONF_REAL,  AT(conf_limits, grace),           0, 3600, "10" },
     { "resize_timeout",  CONF_REAL,  AT(conf_limits, resize_timeout),  0.1, 86400, "900" },
-    { "run_tfs",         CONF_COUNT, AT(conf_limits, run_tfs),         0, 1e12, "1000000" },
+    { "run_tfs",         CONF_COUNT, AT(conf_limits, run_tfs),         1, 1e12, "1000000" },
     { "job_tfs",         CONF_COUNT, AT(conf_limits, job_tfs),         0, 1e12, "5000000" },
     { "job_age",         CONF_REAL,  AT(conf_limits, job_age),         1, 1e10, "7776000" },
 };

@@ -34,15 +34,6 @@ static const struct {
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-int kernels_has_cmd(const char *name)
-{
-    for (unsigned i = 0; i < COMMANDS; i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return 1;
-    }
-    return 0;
-}
-
 int kernels_cmd(int argc, char **argv)
 {
     bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);

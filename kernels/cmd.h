@@ -21,7 +21,5 @@ int kernels_cmd_simulate(int argc, char **argv);
 
 /* Runs the command named argv[1]; 2 and a list of commands when there is no such one. */
 int kernels_cmd(int argc, char **argv);
-/* Whether `name` is one of them. */
-int kernels_has_cmd(const char *name);
 
 #endif

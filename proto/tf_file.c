@@ -502,11 +502,6 @@ uint64_t tf_file_size(const struct tf_file *f)
     return f->size;
 }
 
-int tf_file_fd(const struct tf_file *f)
-{
-    return f->fd;
-}
-
 void tf_file_rewind(struct tf_file *f)
 {
     f->pos = 0;

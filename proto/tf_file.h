@@ -105,7 +105,6 @@ struct tf_file;
 struct tf_file *tf_file_open(const char *path, struct tf_err *e);
 void tf_file_close(struct tf_file *f);
 uint64_t tf_file_size(const struct tf_file *f);
-int tf_file_fd(const struct tf_file *f);
 
 /* Finds the next TF and checks it as far as headers go: all lengths, and index against blocks.
  * 1: found; 0: end of the file; -1: damaged from e->offset on. After -1 the rest of the file

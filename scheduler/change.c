@@ -311,12 +311,6 @@ void change_answer_only(struct change *c)
     change_destroy(c);
 }
 
-void change_refuse(struct change *c, const struct err *e, const char *word)
-{
-    change_answer_error(c, e, word);
-    change_answer_only(c);
-}
-
 static void history_take(struct change *c)
 {
     for (unsigned i = 0; i < c->n_items; i++) {

@@ -40,8 +40,6 @@ void change_put(struct change *c, enum change_kind kind, change_done then, void 
 void change_keep_again(struct change *c, change_done then, void *arg);
 /* Answers with what has been gathered and writes nothing (dry run, nothing to do). Takes c. */
 void change_answer_only(struct change *c);
-/* Answers with an error and forgets all. Takes c. Counts by word (may be NULL). */
-void change_refuse(struct change *c, const struct err *e, const char *word);
 /* The asker hears e instead of Changed, when the answer goes out. */
 void change_answer_error(struct change *c, const struct err *e, const char *word);
 

@@ -201,42 +201,6 @@ struct fnode *flow_node(struct flow *f, struct node *n)
     return x;
 }
 
-void flow_node_gone(struct node *n)
-{
-    struct flow *f = n->d->flow;
-    struct fnode *x;
-
-    if (f == NULL)
-        return;
-    HASH_FIND_PTR(f->nodes, &n, x);
-    if (x == NULL)
-        return;
-    settle_lost(f, x, "NodeLost", "the node was retired", false);
-    struct ghost *g = TAILQ_FIRST(&f->ghosts), *next;
-    for (; g; g = next) {
-        next = TAILQ_NEXT(g, entry);
-        if (g->node == x) {
-            TAILQ_REMOVE(&f->ghosts, g, entry);
-            free(g);
-        }
-    }
-    for (struct work *w = TAILQ_FIRST(&f->works); w; w = TAILQ_NEXT(w, entry)) {
-        for (struct tf *t = w->tfs; t; t = t->hh.next) {
-            unsigned kept = 0;
-            for (unsigned i = 0; i < t->n_avoid; i++) {
-                if (t->avoid[i] != &x->account)
-                    t->avoid[kept++] = t->avoid[i];
-            }
-            t->n_avoid = kept;
-        }
-    }
-    dispatch_remove(f->dispatch, &n->load);
-    f->summed = false;
-    HASH_DEL(f->nodes, x);
-    free(x->opened);
-    free(x);
-}
-
 static double speed_of(const struct node *n)
 {
     double speed = 0;

@@ -24,8 +24,6 @@ void flow_worker_disconnected(struct node *n);
 void flow_worker_lost(struct node *n, const char *why);
 /* The same of one whose process is known to have ended: what was complete there may have ended it, and counts a death for each TF of a job. */
 void flow_worker_replaced(struct node *n, const char *why);
-/* n is about to be freed: flow must hold no pointer to it any more. */
-void flow_node_gone(struct node *n);
 /* usable, pool, devices, buffer size or speed may have changed. */
 void flow_node_changed(struct node *n);
 /* A new report: keeps load up to date, audits the ledger against it. */

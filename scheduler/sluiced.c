@@ -113,7 +113,7 @@ static int start_threads(struct starting *s, struct err *e)
     d->writer = writer_create(d->loop, db, e);
     if (d->writer == NULL)
         return -1;
-    writer_set_lock_limit(d->writer, d->conf->limits.lock_timeout);
+    writer_set_limits(d->writer, d->conf->limits.lock_timeout, d->conf->limits.run_tfs);
     d->helper = helper_create(d->loop, e);
     return d->helper == NULL ? -1 : 0;
 }
@@ -349,7 +349,7 @@ static void reload_taken(struct sluiced *d, struct reload *r)
     r->conf = NULL;
     r->rights = NULL;
     d->reload_failed = 0;
-    writer_set_lock_limit(d->writer, d->conf->limits.lock_timeout);
+    writer_set_limits(d->writer, d->conf->limits.lock_timeout, d->conf->limits.run_tfs);
     log_info("configuration: read again from %s", d->conf->path == NULL ? "nowhere: defaults" : d->conf->path);
     history_note(d, NULL, "sluiced", "configuration read", "", "", d->conf->path);
     roster_take_conf(d);

@@ -30,7 +30,6 @@ static const int64_t RETRY_FIRST = CLOCK_SECOND / 4, RETRY_LAST = 4 * CLOCK_SECO
 static const uint64_t TIDY_ABOVE = 6u << 20;
 static const double LOCK_LIMIT_S = 35;
 static const int64_t PRUNE_EVERY = 60 * CLOCK_SECOND;
-static const uint64_t PRUNE_ROWS = 100000;
 
 struct change {
     TAILQ_ENTRY(change) entry;
@@ -446,8 +445,6 @@ struct writer *writer_create(struct ev_loop *loop, struct db *db, struct err *e)
     w->loop = loop;
     w->db = db;
     w->locked_limit = (int64_t)(LOCK_LIMIT_S * 1e9);
-    w->prune_rows = PRUNE_ROWS;
-    w->prune_at = clock_mono_ns() + PRUNE_EVERY;
     w->state.reserve = db_reserve(db) == 0;
     TAILQ_INIT(&w->queue);
     TAILQ_INIT(&w->batch);
@@ -532,16 +529,10 @@ void writer_put(struct writer *w, enum change_kind kind, int (*write)(struct db 
     pthread_mutex_unlock(&w->lock);
 }
 
-void writer_set_lock_limit(struct writer *w, double limit_s)
+void writer_set_limits(struct writer *w, double lock_s, uint64_t run_tfs)
 {
     pthread_mutex_lock(&w->lock);
-    w->locked_limit = (int64_t)(limit_s * 1e9);
-    pthread_mutex_unlock(&w->lock);
-}
-
-void writer_set_prune(struct writer *w, uint64_t run_tfs)
-{
-    pthread_mutex_lock(&w->lock);
+    w->locked_limit = (int64_t)(lock_s * 1e9);
     w->prune_rows = run_tfs;
     w->prune_at = clock_mono_ns();
     pthread_cond_signal(&w->wake);

@@ -42,10 +42,9 @@ struct writer_state {
     uint64_t log_bytes;            /* the write-ahead log; above WRITER_LOG_WARNING somebody keeps a read transaction open */
     bool     reserve;              /* the reserve for marks is there */
 };
-/* How long a lock of another process is waited for before it is an alarm and CHANGE_MARK and CHANGE_NEW are refused: 35 s unless set. */
-void  writer_set_lock_limit(struct writer *w, double limit_s);
-/* The thread also prunes: once a minute what db_prune takes for this many rows a run, 100 000 unless set; 0: never. */
-void  writer_set_prune(struct writer *w, uint64_t run_tfs);
+/* lock_s: how long a lock of another process is waited for before it is an alarm and CHANGE_MARK and CHANGE_NEW are refused, 35 unless set.
+ * run_tfs: the thread also prunes, now and once a minute, what db_prune takes for this many rows a run; 0, and unless set: never. */
+void  writer_set_limits(struct writer *w, double lock_s, uint64_t run_tfs);
 void  writer_state(const struct writer *w, struct writer_state *out);
 bool  writer_accepts_new(const struct writer *w);
 

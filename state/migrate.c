@@ -36,7 +36,7 @@ static const struct db_migration migrations[] = {
          " UNIQUE (job, number, attempt)) STRICT" },
     { 8, "CREATE TABLE known_boot (node TEXT NOT NULL UNIQUE, boot TEXT NOT NULL) STRICT" },
     { 9, "ALTER TABLE job ADD COLUMN failures TEXT" },
-    { 10, "ALTER TABLE job ADD COLUMN folder TEXT; ALTER TABLE job ADD COLUMN unswept INTEGER NOT NULL DEFAULT 0" },
+    { 10, "ALTER TABLE job ADD COLUMN folder TEXT; ALTER TABLE job ADD COLUMN unswept INTEGER NOT NULL DEFAULT 0; DROP INDEX IF EXISTS run_tf_unpublished" },
 };
 
 static int copy_beside(struct db *db, int64_t version, struct err *e)

@@ -468,18 +468,6 @@ int rows_load_run_tfs(struct db *db, uint64_t run, uint64_t from, unsigned limit
     return cursor_close(&c, stopped);
 }
 
-int rows_load_unpublished(struct db *db, uint64_t run, int (*each)(void *arg, const struct row_run_tf *), void *arg, struct err *e)
-{
-    struct cursor c;
-    struct row_run_tf t;
-    int stopped = 0;
-    if (cursor_open(&c, db, &run_tfs, "WHERE run = ?1 AND published = 0 AND outcome = 'done' ORDER BY tf", e) < 0)
-        return -1;
-    sqlite3_bind_int64(c.s, 1, (int64_t)run);
-    FOR_EACH(c, t, stopped);
-    return cursor_close(&c, stopped);
-}
-
 int rows_load_jobs(struct db *db, bool open_only, int (*each)(void *arg, const struct row_job *), void *arg, struct err *e)
 {
     struct cursor c;

@@ -64,8 +64,6 @@ int rows_load_run_tfs(struct db *db, uint64_t run, uint64_t from, unsigned limit
 /* What is stored of a run's ends, pruned rows included: to be held against the totals of row_run. */
 struct row_counts { uint64_t done, failed, dropped, lost, incomplete, bytes_done; };
 int rows_count_run_tfs(struct db *db, uint64_t run, struct row_counts *counts, struct err *e);
-/* Accepted but not yet published ends of a run: what is redone after a restart. */
-int rows_load_unpublished(struct db *db, uint64_t run, int (*each)(void *arg, const struct row_run_tf *), void *arg, struct err *e);
 
 struct row_job {
     uint64_t id; const char *name, *owner, *key, *state, *workflow, *backends, *options, *output, *text, *classes;

@@ -1,4 +1,4 @@
--- schema.sql - what survives a restart; version 9 (user_version), becomes schema_sql.h in the build
+-- schema.sql - what survives a restart; version 10 (user_version), becomes schema_sql.h in the build
 --
 -- Times are wall ns (0: not yet), numbers from outside are unsigned 64 bit kept in a signed column. STRICT and NOT NULL make
 -- a damaged value visible to the check at open. Rows are found by rowid in every table, so that --recover can step over a bad page.
@@ -121,7 +121,6 @@ CREATE TABLE run_tf (
     stages      TEXT,                       -- "STAGE=BACKEND!WHY AUTO FELL BACK" a line
     UNIQUE (run, tf)
 ) STRICT;
-CREATE INDEX run_tf_unpublished ON run_tf (run, tf) WHERE published = 0;
 
 CREATE TABLE run_pruned (
     run         INTEGER NOT NULL,

@@ -69,7 +69,7 @@ struct buffer {
     struct err why;
     int      rc;
     atomic_bool stop;
-    _Atomic uint64_t faulted, progress;          /* progress: bytes reserved or faulted since the start */
+    _Atomic uint64_t progress;                   /* progress: bytes reserved or faulted since the start */
 };
 
 static uint64_t whole(uint64_t size)
@@ -277,7 +277,6 @@ static int fault(struct buffer *b, uint8_t *map, uint64_t to, struct err *e)
     for (uint64_t at = 0; at < to && !b->stop; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
         touch(map + at, n);
-        b->faulted = at + n - SHM_HEAD;
         b->progress += n;
     }
     if (b->stop) {
@@ -308,7 +307,6 @@ static void take_map(struct buffer *b, uint8_t *map)
         munmap(b->map, b->mapped);
     b->map = map;
     b->mapped = file_bytes(b, b->wanted);
-    b->faulted = b->wanted;
     b->placed = place_pages(map, b->mapped, b->placed_text, sizeof b->placed_text);
     b->next_pages = maps_pages(map);
 }
@@ -324,7 +322,6 @@ static void give_back(struct buffer *b)
     b->map = NULL;
     b->fd = -1;
     b->ours = false;
-    b->faulted = 0;
 }
 
 /* The file gets the wanted size: what there is from `from` on is taken, the rest stays as it is. Once it is cut only the end of the worker stops this. */
@@ -398,7 +395,6 @@ static int resize_steps(struct buffer *b, struct err *e)
     }
     if (b->wanted > b->size && set_length(b, file_bytes(b, b->size), &ignored) < 0)
         log_warning("%s", ignored.text);
-    b->faulted = b->size;
     return -1;
 }
 
@@ -579,11 +575,6 @@ uint64_t buffer_size(const struct buffer *b)
 uint64_t buffer_generation(const struct buffer *b)
 {
     return is_there(b) ? b->generation : 0;
-}
-
-uint64_t buffer_faulted(const struct buffer *b)
-{
-    return b->faulted;
 }
 
 uint64_t buffer_progress(const struct buffer *b)

@@ -45,7 +45,6 @@ const char *buffer_word(const struct buffer *b);     /* ShmShort, ShmInUse, ShmF
 const char *buffer_path(const struct buffer *b);
 uint64_t buffer_size(const struct buffer *b);        /* 0 while not open */
 uint64_t buffer_generation(const struct buffer *b);
-uint64_t buffer_faulted(const struct buffer *b);     /* bytes so far */
 uint64_t buffer_progress(const struct buffer *b);        /* grows while its thread makes or changes it */
 bool  buffer_was_adopted(const struct buffer *b);
 uint64_t buffer_freed(const struct buffer *b);       /* bytes of left-over segments removed by buffer_open */

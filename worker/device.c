@@ -611,8 +611,3 @@ unsigned devices_usable(const struct devices *all)
         n += !device_is_broken(&all->device[i]);
     return n;
 }
-
-const char *device_serial(const struct device *d)
-{
-    return d->serial;
-}

@@ -170,14 +170,6 @@ bool pool_task_starved(const struct pool_task *t)
     return file_thread_stat(t->thread, &s) == 0 && s.state == 'R';
 }
 
-size_t pool_pending(struct pool *p)
-{
-    pthread_mutex_lock(&p->lock);
-    size_t n = p->pending;
-    pthread_mutex_unlock(&p->lock);
-    return n;
-}
-
 /* Asks the threads to end and waits. Returns how many did not. */
 static unsigned stop_threads(struct pool *p, double limit_s)
 {

@@ -28,7 +28,6 @@ struct pool *pool_create(struct ev_loop *loop, const char *name, unsigned thread
 void   pool_submit(struct pool *p, struct pool_task *t);
 /* Whether the task is under way and waits for nothing but a processor: not for the disk or the peer that it reads. */
 bool   pool_task_starved(const struct pool_task *t);
-size_t pool_pending(struct pool *p);          /* submitted, and done not yet called */
 /* Waits at most limit_s for tasks that run. 0: all ended; -1: a thread hangs in a system call; it and its task are left behind. */
 int    pool_destroy(struct pool *p, double limit_s);
 

@@ -40,7 +40,6 @@ struct query {
     query_fn fn; void *arg;                      /* NULL: answered */
     char    *text; size_t n;
     int64_t  asked;                              /* wall ns */
-    uint64_t failures;
 };
 
 /* ---- the answer's text ------------------------------------------------------------------------ */
@@ -139,10 +138,8 @@ static void answer(struct query *q, const struct query_device *list, unsigned n,
     q->fn = NULL;
     free(q->text);
     q->text = NULL;
-    if (why != NULL) {
-        q->failures++;
+    if (why != NULL)
         log_warning("device query: %s", why->text);
-    }
     if (fn != NULL)
         fn(q->arg, list, n, why);
 }
@@ -243,10 +240,8 @@ static int start(struct query *q, struct err *e)
 int query_ask(struct query *q, enum query_what what, query_fn fn, void *arg, struct err *e)
 {
     q->what = what;
-    if (start(q, e) < 0) {
-        q->failures++;
+    if (start(q, e) < 0)
         return -1;
-    }
     q->fn = fn;
     q->arg = arg;
     q->asked = clock_wall_ns();
@@ -262,11 +257,6 @@ int query_ask(struct query *q, enum query_what what, query_fn fn, void *arg, str
 bool query_is_busy(const struct query *q)
 {
     return q->child != NULL;
-}
-
-uint64_t query_failures(const struct query *q)
-{
-    return q->failures;
 }
 
 struct query *query_create(struct worker *w)

@@ -33,8 +33,6 @@ void query_destroy(struct query *q);             /* after watch_destroy; fn is n
 bool query_is_busy(const struct query *q);
 /* fn is called once, from the loop, within query_timeout (worker section) and a little. Must not be busy. -1: no process could be started. */
 int  query_ask(struct query *q, enum query_what what, query_fn fn, void *arg, struct err *e);
-/* Questions without an answer so far. */
-uint64_t query_failures(const struct query *q);
 
 /* The text of an answer, alone for tests. -1: it is not what the contract says. Returns the number of devices. */
 int  query_parse(enum query_what what, const char *text, size_t size, struct query_device *list, struct err *e);

@@ -61,7 +61,7 @@ struct reel {
     atomic_size_t    next_file;      /* to be scanned */
     struct reel_bad *bad;
     size_t           n_bad;
-    uint64_t         largest, bytes, bad_bytes;
+    uint64_t         largest, bad_bytes;
 
     struct arena    *arena;
     uint64_t         head, fill, total;          /* positions: [head, fill) are pinned */
@@ -199,7 +199,6 @@ static int scan_collect(struct reel *r, struct err *e)
         for (size_t k = 0; k < s->n; k++) {
             uint64_t size = s->slots[k].tf.size;
             r->slots[r->n_slots++] = &s->slots[k];
-            r->bytes += size;
             r->largest = size > r->largest ? size : r->largest;
         }
         if (s->bad)
@@ -233,11 +232,6 @@ size_t reel_tfs(const struct reel *r)
 uint64_t reel_largest(const struct reel *r)
 {
     return r->largest;
-}
-
-uint64_t reel_bytes(const struct reel *r)
-{
-    return r->bytes;
 }
 
 size_t reel_bad_count(const struct reel *r)

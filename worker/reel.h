@@ -49,7 +49,6 @@ struct reel *reel_create(const struct reel_conf *conf);
 int    reel_scan(struct reel *r, struct err *e);
 size_t reel_tfs(const struct reel *r);           /* of one pass */
 uint64_t reel_largest(const struct reel *r);     /* bytes */
-uint64_t reel_bytes(const struct reel *r);       /* of one pass */
 size_t reel_bad_count(const struct reel *r);
 const struct reel_bad *reel_bad(const struct reel *r, size_t i);
 uint64_t reel_bad_bytes(const struct reel *r);

@@ -474,11 +474,6 @@ struct watch *watch_create(struct ev_loop *loop, const char *mark, void (*write)
     return w;
 }
 
-unsigned watch_count(const struct watch *w)
-{
-    return w->n;
-}
-
 void watch_destroy(struct watch *w)
 {
     struct child *c;

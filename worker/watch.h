@@ -56,6 +56,5 @@ const char *child_first_line(struct child *c);
 /* nice of all its threads: 0, or the errno of one that cannot have it. What its main thread has now. */
 int   child_set_nice(struct child *c, int nice);
 int   child_nice(const struct child *c);
-unsigned watch_count(const struct watch *w);
 
 #endif

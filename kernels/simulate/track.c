@@ -60,18 +60,6 @@ double track_collisions(double beta_gamma, int charge)
     return PER_CM * charge * charge * bethe(beta_gamma);
 }
 
-void track_helix(const struct track_particle *p, double path, double *x, double *y, double *z)
-{
-    double k = p->charge * CURVE / p->pt, across = path / sqrt(1 + p->tanl * p->tanl);
-    double s0, c0, s1, c1;
-
-    sim_sincos(p->phi, &s0, &c0);
-    sim_sincos(p->phi + k * across, &s1, &c1);
-    *x = p->x + (s1 - s0) / k;
-    *y = p->y - (c1 - c0) / k;
-    *z = p->z + across * p->tanl;
-}
-
 /* Along the helix by `path`: the chord lies half the turn further; a turn is small. */
 static void move(struct state *a, int charge, double path)
 {

@@ -29,8 +29,7 @@ struct track_particle {
 void track_follow(struct track_particle *p, uint16_t label, const struct sim_normal *t,
                   struct sim_rng *r, struct pads *pads);
 
-/* Collisions a cm with the gas, for momentum over mass; and the place on an ideal helix. */
+/* Collisions a cm with the gas, for momentum over mass. */
 double track_collisions(double beta_gamma, int charge);
-void track_helix(const struct track_particle *p, double path, double *x, double *y, double *z);
 
 #endif

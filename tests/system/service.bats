@@ -102,6 +102,22 @@ heard() { [[ $(grep -cx "$1" "$FARM/manager.out") -ge ${2:-1} ]]; }
   sluice logs --node w2 --lines 500 | grep -F "sluice-worker[$first2] info: sluiced: registered as node w2"
 }
 
+@test "limits.run_tfs: of a run so many time-frames are kept, the newest, also when it is changed while sluiced runs" {
+  printf 'limits {\n  run_tfs = 1000\n}\n' >>"$FARM/conf"
+  daemon
+  nodes_add n001; workers 1 --seconds-per-tf 0
+  run_start
+  source_start --tfs 100 --rate 200
+  wait_until 20 eval '[ "$(run_number done)" -eq 100 ]'
+  kept() { sqlite3 "$FARM/state/state.db" "SELECT count(*), min(tf) FROM run_tf WHERE run = $RUN"; }
+  wait_until 10 eval '[ "$(kept)" = "100|1" ]'
+  sed -i 's/run_tfs = .*/run_tfs = 20/' "$FARM/conf"
+  kill -HUP "$PID_sluiced"
+  wait_until 20 eval '[ "$(kept)" = "20|81" ]'
+  [ "$(run_number done)" -eq 100 ]
+  sluice check
+}
+
 @test "reload is all or nothing: a mistake is named with file and line, what wants a restart by its keys, and the old one holds" {
   daemon
   printf 'pool async { min_good = 3 }\nnode "a[1-2]" { class = fake }\n' >>"$FARM/conf"

@@ -295,7 +295,7 @@ static void older_schemas_come_forward_with_a_copy(void **state)
 static void version_1_comes_forward(void **state)
 {
     fill_marks(*state, 3);
-    raw(*state, "DROP INDEX job_key; DROP INDEX job_pruning; ALTER TABLE job DROP COLUMN after; ALTER TABLE job DROP COLUMN reruns; ALTER TABLE job DROP COLUMN begun;"
+    raw(*state, "CREATE INDEX run_tf_unpublished ON run_tf (run, tf) WHERE published = 0; DROP INDEX job_key; DROP INDEX job_pruning; ALTER TABLE job DROP COLUMN after; ALTER TABLE job DROP COLUMN reruns; ALTER TABLE job DROP COLUMN begun;"
                 "ALTER TABLE job DROP COLUMN pruned; ALTER TABLE job DROP COLUMN unpublished; ALTER TABLE job DROP COLUMN failures; ALTER TABLE job DROP COLUMN folder; ALTER TABLE job DROP COLUMN unswept; ALTER TABLE task DROP COLUMN log; DROP TABLE attempt;"
                 "ALTER TABLE run DROP COLUMN stages; ALTER TABLE run_tf DROP COLUMN stages; ALTER TABLE job DROP COLUMN stages; DROP TABLE known_device; DROP TABLE known_boot; PRAGMA user_version = 1;"
                 "ALTER TABLE run DROP COLUMN nice; ALTER TABLE run DROP COLUMN nice_min; ALTER TABLE run DROP COLUMN nice_max;"

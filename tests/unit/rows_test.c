@@ -197,11 +197,10 @@ static void see_all(struct db *db)
     good(rows_load_moves(db, true, see_move, &n, why));
     good(rows_load_runs(db, true, see_run, &n, why));
     good(rows_load_run_tfs(db, 3, 0, 10, see_tf, &n, why));
-    good(rows_load_unpublished(db, 3, see_tf, &n, why));
     good(rows_load_jobs(db, true, see_job, &n, why));
     good(rows_load_tasks(db, 4, see_task, &n, why));
     good(rows_load_crashes(db, see_crash, &n, why));
-    assert_int_equal(n, 11);
+    assert_int_equal(n, 10);
     n = 0;
     good(rows_load_job_files(db, 4, see_file, &n, why));
     assert_int_equal(n, 2);
@@ -251,7 +250,6 @@ static void what_ended_is_not_open(void **state)
     good(rows_load_moves(db, true, see_move, &n, why));
     good(rows_load_runs(db, true, see_run, &n, why));
     good(rows_load_jobs(db, true, see_job, &n, why));
-    good(rows_load_unpublished(db, 3, see_tf, &n, why));
     assert_int_equal(n, 0);
     db_close(db);
 }

@@ -124,7 +124,7 @@ static void B39_old_records_go_by_themselves(void **state)
     rig_put(&g, CHANGE_MARK, 1);
     assert_true(rig_run(&g, rig_all_answered, 20));
     assert_false(is_pruned(&g));
-    writer_set_prune(g.w, 500);
+    writer_set_limits(g.w, 35, 500);
     assert_true(rig_run(&g, is_pruned, 20));
     assert_int_equal(rig_stop(&g, 5), 0);
     struct db *db = open_good(*state);
@@ -376,7 +376,7 @@ static void B35_beyond_the_limit_it_is_an_alarm_with_a_name(void **state)
     struct holder h;
     char pid[32];
     rig_start(&g, *state);
-    writer_set_lock_limit(g.w, 1);
+    writer_set_limits(g.w, 1, 0);
     hold(&h, *state, "BEGIN EXCLUSIVE");
     struct request *mark = rig_put(&g, CHANGE_MARK, 1), *new = rig_put(&g, CHANGE_NEW, 1), *keep = rig_put(&g, CHANGE_KEEP, 1);
     assert_true(rig_run(&g, is_not_writable, 20));
