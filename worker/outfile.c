@@ -55,6 +55,13 @@ static enum deliver_end judge(int error)
     case ESTALE:
     case ETIMEDOUT:
     case ENODEV:
+    case ENOTCONN:                               /* and these: who serves it has died or gone (FUSE, Lustre, NFS) */
+    case ECONNABORTED:
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ESHUTDOWN:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
     case EMFILE:
     case ENFILE:
     case ENOMEM:

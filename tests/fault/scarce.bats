@@ -172,8 +172,10 @@ hang() {
   echo "a metronome stood still for $(cat "$FARM/loop_gap") s at most"
   [ "$dead" -eq 0 ] || stood_still loop_gap 1 || stood_still own_gap 1
   ! grep -q 'stood still' "$FARM/n001.log" || stood_still loop_gap 0.3
-  # it is over: what waited is written
+  # who served it dies: that is waited for too
   kill "$PID_hang"; wait_until 10 ended "$PID_hang"
+  wait_until 20 node_is n001 '(.trouble // "") | contains("Transport endpoint is not connected")' true
+  # it is over: what waited is written
   "${IN_disk[@]}" umount "$FARM/out" "$FARM/farm/run/n001"
   wait_until 60 is '.runs[0] | [.done, .failed, .lost] | join(" ")' "60 0 0" sluice run show "$RUN"
   wait_until 10 ended "$PID_replay"
