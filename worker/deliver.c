@@ -27,7 +27,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_OUTPUTS = 8 };
 #define PAUSE_FIRST_S 0.2
 #define PAUSE_MOST_S  5.0
 
@@ -115,7 +114,7 @@ static bool stage_ok(const char *s)
         if (!islower((unsigned char)s[i]) && !isdigit((unsigned char)s[i]) && s[i] != '_' && s[i] != '-')
             return false;
     }
-    return n > 0 && n < 32;
+    return n > 0 && n < OUTPUT_STAGE;
 }
 
 static bool digest_ok(const char *s)
@@ -141,8 +140,8 @@ static int check_output(const Sluice__Output *o, int fd, struct err *e)
 
 int deliver_check(const Sluice__RecoDone *m, const int *fds, unsigned n_fds, struct err *e)
 {
-    if (m->n_outputs != n_fds || n_fds > MAX_OUTPUTS)
-        return err_set(e, ERR_PROTOCOL, "its result has %zu outputs and %u descriptors, at most %d each", m->n_outputs, n_fds, MAX_OUTPUTS);
+    if (m->n_outputs != n_fds || n_fds > OUTPUTS_MOST)
+        return err_set(e, ERR_PROTOCOL, "its result has %zu outputs and %u descriptors, at most %d each", m->n_outputs, n_fds, OUTPUTS_MOST);
     if (!digest_ok(m->digest))
         return err_set(e, ERR_PROTOCOL, "its result has no digest of 16 hex digits");
     for (unsigned i = 0; i < n_fds; i++) {
@@ -194,6 +193,15 @@ static json_t *conditions_json(void)
     return j;
 }
 
+static json_t *outputs_json(const Sluice__RecoDone *m)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < m->n_outputs; i++)
+        json_array_append_new(list, json_string(m->outputs[i]->stage));
+    return list;
+}
+
 /* The file beside an output that says how it came about. Caller frees. */
 static char *provenance(const struct held *h, const Sluice__RecoDone *m, const Sluice__Output *o, const char *device, const char *software)
 {
@@ -205,6 +213,7 @@ static char *provenance(const struct held *h, const Sluice__RecoDone *m, const S
     json_object_set_new(j, "schema", schema);
     set_text(j, "time", clock_rfc3339(clock_wall_ns(), when));
     set_text(j, "output", o->stage);
+    json_object_set_new(j, "outputs", outputs_json(m));              /* all that belong together: published together, or not at all */
     set_number(j, "size", o->size);
     set_number(j, "count", o->count);
     set_text(j, "digest", o->digest);

@@ -78,24 +78,64 @@ static enum deliver_end fail(struct err *e, const char *path)
     return end;
 }
 
-static char *folder_of(const char *output, const char *stem)
+/* The folder of one TF's files as it was opened: what becomes of its name meanwhile does not spread them over two. */
+struct place { char *folder; const char *base; int fd, error; };
+
+static enum deliver_end make_folder(const char *folder, struct err *e)
 {
-    const char *slash = strrchr(stem, '/');
-    return slash ? mem_printf("%s/%.*s", output, (int)(slash - stem), stem) : mem_strdup(output);
+    struct stat st;
+
+    if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
+        return DELIVER_OK;
+    errno = 0;
+    if (file_mkdirs(folder, 0755, e) < 0)
+        return judge(errno);
+    return DELIVER_OK;
 }
 
-static enum deliver_end sync_folder(const char *folder, struct err *e)
+static enum deliver_end place_open(struct place *p, const char *output, const char *stem, bool make, struct err *e)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const char *slash = strrchr(stem, '/');
+    enum deliver_end end = DELIVER_OK;
 
-    if (fd < 0 || fsync(fd) < 0) {
-        enum deliver_end end = fail(e, folder);
-        if (fd >= 0)
-            close(fd);
-        return end;
+    p->folder = slash ? mem_printf("%s/%.*s", output, (int)(slash - stem), stem) : mem_strdup(output);
+    p->base = slash ? slash + 1 : stem;
+    p->fd = -1;
+    p->error = 0;
+    if (make)
+        end = make_folder(p->folder, e);
+    if (end == DELIVER_OK && (p->fd = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        p->error = errno;
+        end = fail(e, p->folder);
     }
-    close(fd);
-    return DELIVER_OK;
+    return end;
+}
+
+static void place_close(struct place *p)
+{
+    if (p->fd >= 0)
+        close(p->fd);
+    free(p->folder);
+}
+
+static enum deliver_end fail_at(const struct place *p, const char *name, struct err *e)
+{
+    enum deliver_end end = judge(errno);
+    err_errno(e, ERR_FAILED, "%s/%s", p->folder, name);
+    return end;
+}
+
+static enum deliver_end place_sync(const struct place *p, struct err *e)
+{
+    return fsync(p->fd) < 0 ? fail(e, p->folder) : DELIVER_OK;
+}
+
+/* Whether its name still leads there. */
+static bool is_in_place(const struct place *p)
+{
+    struct stat now, then;
+
+    return stat(p->folder, &now) == 0 && fstat(p->fd, &then) == 0 && now.st_dev == then.st_dev && now.st_ino == then.st_ino;
 }
 
 /* ---- whose a final name is ------------------------------------------------------------------------ */
@@ -123,11 +163,16 @@ static json_t *provenance(int dir, const char *name)
     return j;
 }
 
+static bool names_tf(const json_t *j, struct tf_name tf)
+{
+    return is_number(j, tf.run ? "run" : "job", tf.run ? tf.run : tf.job) && is_number(j, "tf", tf.id);
+}
+
 /* Whether that provenance tells of this TF of this run or job. */
 static bool tells_of(int dir, const char *name, struct tf_name tf)
 {
     json_t *j = provenance(dir, name);
-    bool ours = is_number(j, tf.run ? "run" : "job", tf.run ? tf.run : tf.job) && is_number(j, "tf", tf.id);
+    bool ours = names_tf(j, tf);
 
     json_decref(j);
     return ours;
@@ -159,20 +204,20 @@ static bool is_there(int dir, const char *name)
     return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static enum deliver_end taken(const char *final, struct err *e)
+static enum deliver_end taken(const struct place *p, const char *final, struct err *e)
 {
-    err_set(e, ERR_STATE, "%s is there already and is no result of this TF; it is left as it is", final);
+    err_set(e, ERR_STATE, "%s/%s is there already and is no result of this TF; it is left as it is", p->folder, final);
     return DELIVER_TAKEN;
 }
 
 /* DELIVER_TAKEN: a file of somebody else has this name, or that of its provenance. */
-static enum deliver_end look_at(int dir, const char *final, struct tf_name tf, struct err *e)
+static enum deliver_end look_at(const struct place *p, const char *final, struct tf_name tf, struct err *e)
 {
     char *json = mem_printf("%s.json", final);
-    bool there = is_there(dir, final) || is_there(dir, json);
+    bool there = is_there(p->fd, final) || is_there(p->fd, json);
 
     free(json);
-    return there && !is_ours(dir, final, tf) ? taken(final, e) : DELIVER_OK;
+    return there && !is_ours(p->fd, final, tf) ? taken(p, final, e) : DELIVER_OK;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -192,7 +237,7 @@ static int write_all(int fd, const char *data, size_t size)
 }
 
 /* From the sealed memory to the file. The digest is taken on the way: what reaches the disk is what was announced. */
-static enum deliver_end copy(int from, int to, const struct output *o, const char *path, struct err *e)
+static enum deliver_end copy(int from, int to, const struct output *o, const struct place *p, const char *name, struct err *e)
 {
     XXH3_state_t *h = XXH3_createState();
     char *step = malloc(STEP), digest[17];
@@ -200,7 +245,7 @@ static enum deliver_end copy(int from, int to, const struct output *o, const cha
 
     if (h == NULL || step == NULL) {
         errno = ENOMEM;
-        end = fail(e, path);
+        end = fail_at(p, name, e);
     } else {
         XXH3_64bits_reset(h);
     }
@@ -210,9 +255,9 @@ static enum deliver_end copy(int from, int to, const struct output *o, const cha
             continue;
         if (n <= 0) {
             errno = n == 0 ? EINVAL : errno;
-            end = fail(e, path);
+            end = fail_at(p, name, e);
         } else if (write_all(to, step, (size_t)n) < 0) {
-            end = fail(e, path);
+            end = fail_at(p, name, e);
         } else {
             XXH3_64bits_update(h, step, (size_t)n);
             at += (uint64_t)n;
@@ -221,7 +266,7 @@ static enum deliver_end copy(int from, int to, const struct output *o, const cha
     if (end == DELIVER_OK) {
         snprintf(digest, sizeof digest, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(h));
         if (o->digest != NULL && strcmp(digest, o->digest) != 0) {
-            err_set(e, ERR_FAILED, "%s: digest %s announced, %s found", path, o->digest, digest);
+            err_set(e, ERR_FAILED, "%s/%s: digest %s announced, %s found", p->folder, name, o->digest, digest);
             end = DELIVER_CORRUPT;
         }
     }
@@ -232,66 +277,74 @@ static enum deliver_end copy(int from, int to, const struct output *o, const cha
 }
 
 /* o NULL: text. */
-static enum deliver_end write_one(const char *path, const struct output *o, const char *text, struct err *e)
+static enum deliver_end write_one(const struct place *p, const char *name, const struct output *o, const char *text, struct err *e)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644);
+    int fd = openat(p->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644);
     enum deliver_end end = DELIVER_OK;
 
     if (fd < 0)
-        return fail(e, path);
+        return fail_at(p, name, e);
     if (o != NULL)
-        end = copy(o->fd, fd, o, path, e);
+        end = copy(o->fd, fd, o, p, name, e);
     else if (write_all(fd, text, strlen(text)) < 0)
-        end = fail(e, path);
+        end = fail_at(p, name, e);
     if (end == DELIVER_OK && fsync(fd) < 0)
-        end = fail(e, path);
+        end = fail_at(p, name, e);
     if (close(fd) < 0 && end == DELIVER_OK)
-        end = fail(e, path);
+        end = fail_at(p, name, e);
     return end;
 }
 
-static enum deliver_end make_folder(const char *folder, struct err *e)
+static enum deliver_end write_output(const struct place *p, const struct output *o, const char *suffix, struct err *e)
 {
-    struct stat st;
+    char *data = mem_printf("%s.%s%s", p->base, o->stage, suffix), *json = mem_printf("%s.%s.json%s", p->base, o->stage, suffix);
+    enum deliver_end end = write_one(p, data, o, NULL, e);
 
-    if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode))
-        return DELIVER_OK;
-    errno = 0;
-    if (file_mkdirs(folder, 0755, e) < 0)
-        return judge(errno);
-    return DELIVER_OK;
+    if (end == DELIVER_OK)
+        end = write_one(p, json, NULL, o->json, e);
+    free(data);
+    free(json);
+    return end;
 }
+
+static enum deliver_end look_at_finals(const struct place *p, struct tf_name tf, const struct output *out, unsigned n, struct err *e)
+{
+    enum deliver_end end = DELIVER_OK;
+
+    for (unsigned i = 0; i < n && end == DELIVER_OK; i++) {
+        char *final = mem_printf("%s.%s", p->base, out[i].stage);
+        end = look_at(p, final, tf, e);
+        free(final);
+    }
+    return end;
+}
+
+static void remove_try(const struct place *p, const char *suffix);
 
 enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, struct err *e)
 {
-    char suffix[OUTNAME_SUFFIX], *folder = folder_of(output, stem);
-    enum deliver_end end = make_folder(folder, e);
-    struct err ignored;
+    char suffix[OUTNAME_SUFFIX];
+    struct place p;
+    enum deliver_end end = place_open(&p, output, stem, true, e);
 
     outname_suffix(tf, fence, suffix);
-    for (unsigned i = 0; i < n && end == DELIVER_OK; i++) {
-        char *final = mem_printf("%s/%s.%s", output, stem, out[i].stage);
-        end = look_at(AT_FDCWD, final, tf, e);
-        free(final);
-    }
-    if (end == DELIVER_TAKEN) {
-        free(folder);
+    if (end == DELIVER_OK)
+        end = look_at_finals(&p, tf, out, n, e);
+    if (end != DELIVER_OK) {
+        place_close(&p);
         return end;
     }
-    for (unsigned i = 0; i < n && end == DELIVER_OK; i++) {
-        char *data = mem_printf("%s/%s.%s%s", output, stem, out[i].stage, suffix);
-        char *json = mem_printf("%s/%s.%s.json%s", output, stem, out[i].stage, suffix);
-        end = write_one(data, &out[i], NULL, e);
-        if (end == DELIVER_OK)
-            end = write_one(json, NULL, out[i].json, e);
-        free(data);
-        free(json);
-    }
+    for (unsigned i = 0; i < n && end == DELIVER_OK; i++)
+        end = write_output(&p, &out[i], suffix, e);
     if (end == DELIVER_OK)
-        end = sync_folder(folder, e);
+        end = place_sync(&p, e);
+    if ((end == DELIVER_OK || end == DELIVER_NEVER) && !is_in_place(&p)) {
+        err_set(e, ERR_STATE, "%s was moved or removed while a result was written there", p.folder);
+        end = DELIVER_AGAIN_FAILING;             /* the result is still in memory */
+    }
     if (end != DELIVER_OK)
-        deliver_remove(output, stem, tf, fence, &ignored);           /* what lies there half would keep the disk full */
-    free(folder);
+        remove_try(&p, suffix);                  /* what lies there half would keep the disk full */
+    place_close(&p);
     return end;
 }
 
@@ -304,38 +357,57 @@ static size_t before_suffix(const char *name, const char *suffix)
     return n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0 ? n - n_suffix : 0;
 }
 
+typedef enum deliver_end each_fn(const struct place *p, const char *name, void *arg, struct err *e);
+
+/* A descriptor of its own, read from the beginning. */
+static DIR *names_open(const struct place *p)
+{
+    int fd = openat(p->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (d == NULL && fd >= 0)
+        close(fd);
+    return d;
+}
+
 /* Calls fn with the name of every file of this stem; suffix "": those under their final names, NULL: those of all tries. Stops at the first that does not end
  * well. */
-static enum deliver_end each(const char *folder, const char *stem, const char *suffix, enum deliver_end (*fn)(int dir, const char *name, void *arg, struct err *e),
-                             void *arg, unsigned *count, struct err *e)
+static enum deliver_end each(const struct place *p, const char *suffix, each_fn *fn, void *arg, unsigned *count, struct err *e)
 {
-    const char *base = strrchr(stem, '/') ? strrchr(stem, '/') + 1 : stem;
-    size_t n_base = strlen(base);
+    size_t n_base = strlen(p->base);
     enum deliver_end end = DELIVER_OK;
-    DIR *d = opendir(folder);
+    DIR *d = names_open(p);
     struct dirent *entry;
     struct tf_name ignored;
 
     *count = 0;
     if (d == NULL)
-        return errno == ENOENT ? DELIVER_OK : fail(e, folder);
+        return fail(e, p->folder);
     while (end == DELIVER_OK && (entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
         size_t n = suffix ? before_suffix(name, suffix) : outname_tried(name, &ignored);
-        if (n <= n_base + 1 || strncmp(name, base, n_base) != 0 || name[n_base] != '.' || !outname_is_stage(name + n_base + 1, n - n_base - 1))
+        if (n <= n_base + 1 || strncmp(name, p->base, n_base) != 0 || name[n_base] != '.' || !outname_is_stage(name + n_base + 1, n - n_base - 1))
             continue;
         ++*count;
         if (fn != NULL)
-            end = fn(dirfd(d), name, arg, e);
+            end = fn(p, name, arg, e);
     }
     closedir(d);
     return end;
 }
 
-static enum deliver_end unlink_one(int dir, const char *name, void *arg, struct err *e)
+static enum deliver_end unlink_one(const struct place *p, const char *name, void *arg, struct err *e)
 {
     (void)arg;
-    return unlinkat(dir, name, 0) < 0 && errno != ENOENT ? fail(e, name) : DELIVER_OK;
+    return unlinkat(p->fd, name, 0) < 0 && errno != ENOENT ? fail_at(p, name, e) : DELIVER_OK;
+}
+
+static void remove_try(const struct place *p, const char *suffix)
+{
+    struct err ignored;
+    unsigned n;
+
+    each(p, suffix, unlink_one, NULL, &n, &ignored);
 }
 
 /* What a former release wrote says in its .json alone whose it is: of this TF, or half and without one. */
@@ -350,23 +422,27 @@ static bool is_former_of(int dir, const char *name, struct tf_name tf, bool half
     return is;
 }
 
-static enum deliver_end unlink_former(int dir, const char *name, void *arg, struct err *e)
+static enum deliver_end unlink_former(const struct place *p, const char *name, void *arg, struct err *e)
 {
-    return is_former_of(dir, name, *(struct tf_name *)arg, true) ? unlink_one(dir, name, NULL, e) : DELIVER_OK;
+    return is_former_of(p->fd, name, *(struct tf_name *)arg, true) ? unlink_one(p, name, NULL, e) : DELIVER_OK;
 }
 
 enum deliver_end deliver_remove(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e)
 {
-    char suffix[OUTNAME_SUFFIX], *folder = folder_of(output, stem);
-    unsigned n;
+    char suffix[OUTNAME_SUFFIX];
+    struct place p;
+    enum deliver_end end = place_open(&p, output, stem, false, e);
+    bool gone = p.error == ENOENT;
+    unsigned n = 0;
 
     outname_suffix(tf, fence, suffix);
-    enum deliver_end end = each(folder, stem, suffix, unlink_one, NULL, &n, e);
+    if (end == DELIVER_OK)
+        end = each(&p, suffix, unlink_one, NULL, &n, e);
     outname_former(fence, suffix);
     if (end == DELIVER_OK && n == 0)
-        end = each(folder, stem, suffix, unlink_former, &tf, &n, e);
-    free(folder);
-    return end;
+        end = each(&p, suffix, unlink_former, &tf, &n, e);
+    place_close(&p);
+    return gone ? DELIVER_OK : end;
 }
 
 /* ---- publishing ---------------------------------------------------------------------------------------- */
@@ -392,16 +468,16 @@ static int same_bytes(int dir, const char *a, const char *b)
     return same;
 }
 
-struct publish { const char *suffix; struct tf_name tf; bool json; unsigned ours; };
+/* What is to be published: exactly the outputs that were delivered. Which these are each of their provenances says. */
+struct publish {
+    char suffix[OUTNAME_SUFFIX];
+    struct tf_name tf;
+    char stage[OUTPUTS_MOST][OUTPUT_STAGE];
+    unsigned n;
+    bool has_name[OUTPUTS_MOST][2];              /* given here and now: of the data, of the provenance */
+};
 
-/* The final name of an attempt's file; whether it is a provenance. */
-static bool final_of(const struct publish *p, const char *name, char final[NAME_MAX + 1])
-{
-    size_t n = strlen(name) - strlen(p->suffix);
-
-    snprintf(final, NAME_MAX + 1, "%.*s", (int)n, name);
-    return n > 5 && strcmp(final + n - 5, ".json") == 0;
-}
+static const char *const ending[2] = { "", ".json" };
 
 static bool same_file(int dir, const char *a, const char *b)
 {
@@ -410,46 +486,159 @@ static bool same_file(int dir, const char *a, const char *b)
     return fstatat(dir, a, &x, AT_SYMLINK_NOFOLLOW) == 0 && fstatat(dir, b, &y, AT_SYMLINK_NOFOLLOW) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Before anything gets its final name: whether all of it can. Half of it may have it, from before a crash. */
-static enum deliver_end look_one(int dir, const char *name, void *arg, struct err *e)
+static void stage_add(struct publish *x, const char *stage, size_t n)
 {
-    const struct publish *p = arg;
-    char final[NAME_MAX + 1];
+    bool sound = n < OUTPUT_STAGE && outname_is_stage(stage, n) && memchr(stage, '.', n) == NULL && x->n < OUTPUTS_MOST;
 
-    if (final_of(p, name, final) || same_file(dir, name, final))
-        return DELIVER_OK;
-    return look_at(dir, final, p->tf, e);
+    for (unsigned i = 0; i < x->n && sound; i++)
+        sound = strlen(x->stage[i]) != n || memcmp(x->stage[i], stage, n) != 0;
+    if (!sound)
+        return;
+    memcpy(x->stage[x->n], stage, n);
+    x->stage[x->n++][n] = '\0';
 }
 
-/* Gives the file its second name. A provenance that is there already tells of the same bytes, or of bytes that are gone. */
-static enum deliver_end link_one(int dir, const char *name, void *arg, struct err *e)
+/* Of a file of the try, or under its final name. A provenance of a former release knows of its own output alone. */
+static enum deliver_end stages_of(const struct place *p, const char *name, void *arg, struct err *e)
 {
-    const struct publish *p = arg;
-    char final[NAME_MAX + 1];
-    bool json = final_of(p, name, final);
+    struct publish *x = arg;
+    const char *stage = name + strlen(p->base) + 1;
+    size_t n = strcspn(stage, ".");
+    const json_t *other;
+    size_t i;
 
-    if (json != p->json)
+    (void)e;
+    if (strncmp(stage + n, ".json", 5) != 0)
         return DELIVER_OK;
+    json_t *j = provenance(p->fd, name);
+    if (names_tf(j, x->tf)) {
+        stage_add(x, stage, n);
+        json_array_foreach(json_object_get(j, "outputs"), i, other)
+            stage_add(x, json_is_string(other) ? json_string_value(other) : "", json_string_length(other));
+    }
+    json_decref(j);
+    return DELIVER_OK;
+}
+
+static enum deliver_end incomplete(const struct place *p, const char *name, const char *suffix, struct err *e)
+{
+    err_set(e, ERR_NOT_FOUND, "%s/%s%s, which was delivered, is not there any more", p->folder, name, suffix);
+    return DELIVER_NEVER;
+}
+
+/* Of a name, as the try's file or as the final one. */
+static bool stat_either(const struct place *p, const char *final, const char *suffix, struct stat *st)
+{
+    char *tried = mem_printf("%s%s", final, suffix);
+    bool there = fstatat(p->fd, tried, st, AT_SYMLINK_NOFOLLOW) == 0 || fstatat(p->fd, final, st, AT_SYMLINK_NOFOLLOW) == 0;
+
+    free(tried);
+    return there && S_ISREG(st->st_mode);
+}
+
+/* As its provenance says; one that says nothing of it fits. */
+static bool size_fits(const struct place *p, const char *json, const char *suffix, off_t size)
+{
+    char *tried = mem_printf("%s%s", json, suffix);
+    json_t *j = provenance(p->fd, tried);
+
+    if (j == NULL)
+        j = provenance(p->fd, json);
+    const json_t *said = json_object_get(j, "size");
+    bool fits = said == NULL || json_integer_value(said) == size;
+    json_decref(j);
+    free(tried);
+    return fits;
+}
+
+/* Before anything gets its final name: whether all of it is there, and can. Half of it may have it, from before a crash. */
+static enum deliver_end look_one(const struct place *p, struct publish *x, unsigned i, struct err *e)
+{
+    char *data = mem_printf("%s.%s", p->base, x->stage[i]), *json = mem_printf("%s.json", data), *tried = mem_printf("%s%s", data, x->suffix);
+    struct stat st_data, st_json;
+    enum deliver_end end = same_file(p->fd, tried, data) ? DELIVER_OK : look_at(p, data, x->tf, e);
+
+    if (end == DELIVER_OK && !stat_either(p, data, x->suffix, &st_data))
+        end = incomplete(p, data, x->suffix, e);
+    else if (end == DELIVER_OK && !stat_either(p, json, x->suffix, &st_json))
+        end = incomplete(p, json, x->suffix, e);
+    else if (end == DELIVER_OK && !size_fits(p, json, x->suffix, st_data.st_size)) {
+        err_set(e, ERR_FAILED, "%s/%s has another size than what was delivered", p->folder, data);
+        end = DELIVER_NEVER;
+    }
+    free(data);
+    free(json);
+    free(tried);
+    return end;
+}
+
+/* 0: it has its second name by this call. */
+static int link_or_rename(int dir, const char *name, const char *final)
+{
     if (linkat(dir, name, dir, final, 0) == 0)
-        return DELIVER_OK;
-    int error = errno;
-    if (error == EPERM || error == EOPNOTSUPP || error == ENOSYS) {       /* a file system without hard links */
-        if (syscall(SYS_renameat2, dir, name, dir, final, 1 /* RENAME_NOREPLACE */) == 0)
-            return DELIVER_OK;
-        error = errno;
-    }
-    if (error == EEXIST && (same_file(dir, name, final) || json))
+        return 0;
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS)         /* a file system without hard links */
+        return (int)syscall(SYS_renameat2, dir, name, dir, final, 1 /* RENAME_NOREPLACE */);
+    return -1;
+}
+
+/* A name that is there already: whether it is what is to have it. A provenance that is tells of the same bytes, or of bytes that are gone. */
+static enum deliver_end is_there_already(const struct place *p, const struct publish *x, const char *name, const char *final, bool json, struct err *e)
+{
+    if (same_file(p->fd, name, final) || json)
         return DELIVER_OK;                       /* look_one saw whose it is */
-    if (error == EEXIST && !is_ours(dir, final, p->tf))
-        return taken(final, e);                  /* made since */
-    if (error == EEXIST && same_bytes(dir, name, final))
+    if (!is_ours(p->fd, final, x->tf))
+        return taken(p, final, e);               /* made since */
+    if (same_bytes(p->fd, name, final))
         return DELIVER_OK;
-    if (error == EEXIST) {
-        err_set(e, ERR_STATE, "%s is there already, from another try at this TF and with other bytes; it is left as it is", final);
-        return DELIVER_TAKEN;
+    err_set(e, ERR_STATE, "%s/%s is there already, from another try at this TF and with other bytes; it is left as it is", p->folder, final);
+    return DELIVER_TAKEN;
+}
+
+/* Gives the file its second name. */
+static enum deliver_end link_one(const struct place *p, struct publish *x, unsigned i, bool json, struct err *e)
+{
+    char *final = mem_printf("%s.%s%s", p->base, x->stage[i], ending[json]), *name = mem_printf("%s%s", final, x->suffix);
+    enum deliver_end end = DELIVER_OK;
+
+    if (link_or_rename(p->fd, name, final) == 0)
+        x->has_name[i][json] = true;
+    else if (errno == EEXIST)
+        end = is_there_already(p, x, name, final, json, e);
+    else if (errno != ENOENT || !is_there(p->fd, final))                  /* else: before a crash */
+        end = fail_at(p, final, e);
+    free(final);
+    free(name);
+    return end;
+}
+
+/* The data of all, then what says whose they are. */
+static enum deliver_end link_all(const struct place *p, struct publish *x, struct err *e)
+{
+    enum deliver_end end = DELIVER_OK;
+
+    for (unsigned i = 0; i < x->n && end == DELIVER_OK; i++)
+        end = look_one(p, x, i, e);
+    for (unsigned i = 0; i < 2 * x->n && end == DELIVER_OK; i++)
+        end = link_one(p, x, i % x->n, i >= x->n, e);
+    if (end == DELIVER_OK)
+        end = place_sync(p, e);
+    if (end == DELIVER_OK && !is_in_place(p)) {
+        err_set(e, ERR_STATE, "%s was moved or removed while a result was published there", p->folder);
+        end = DELIVER_NEVER;
     }
-    errno = error;
-    return fail(e, final);
+    return end;
+}
+
+/* Half a result is none, and would be in the way of the next try's. */
+static void unlink_linked(const struct place *p, const struct publish *x)
+{
+    for (unsigned i = 0; i < 2 * x->n; i++) {
+        char *final = mem_printf("%s.%s%s", p->base, x->stage[i / 2], ending[i % 2]);
+        if (x->has_name[i / 2][i % 2])
+            unlinkat(p->fd, final, 0);
+        free(final);
+    }
 }
 
 /* Left by another try at the TF that is published under that name, whole or half: it can never be published any more. */
@@ -467,89 +656,96 @@ static bool is_left(int dir, const char *name, struct tf_name tf)
 }
 
 /* Our names, which have become final ones, and those of tries whose workers are dead or late. */
-static enum deliver_end unlink_tried(int dir, const char *name, void *arg, struct err *e)
+static enum deliver_end unlink_tried(const struct place *p, const char *name, void *arg, struct err *e)
 {
-    const struct publish *p = arg;
+    const struct publish *x = arg;
 
-    return before_suffix(name, p->suffix) > 0 || is_left(dir, name, p->tf) ? unlink_one(dir, name, NULL, e) : DELIVER_OK;
+    return before_suffix(name, x->suffix) > 0 || is_left(p->fd, name, x->tf) ? unlink_one(p, name, NULL, e) : DELIVER_OK;
 }
 
-/* Of a file under its final name. */
-static enum deliver_end count_ours(int dir, const char *name, void *arg, struct err *e)
+static enum deliver_end refuse_others(const struct place *p, const char *name, void *arg, struct err *e)
 {
-    struct publish *p = arg;
-    char final[NAME_MAX + 1];
+    const struct publish *x = arg;
+    size_t n = strlen(name);
+    bool json = n > 5 && strcmp(name + n - 5, ".json") == 0;
 
-    if (final_of(p, name, final))
-        return DELIVER_OK;
-    if (!is_ours(dir, final, p->tf))
-        return taken(final, e);
-    p->ours++;
-    return DELIVER_OK;
+    return json || is_ours(p->fd, name, x->tf) ? DELIVER_OK : taken(p, name, e);
 }
 
-/* Nothing lies under the attempt's names: it was published before. */
-static enum deliver_end published_before(const char *folder, const char *stem, struct publish *p, const char *try_name, struct err *e)
+/* Nothing tells of the TF, neither under the attempt's names nor under final ones. */
+static enum deliver_end nothing_there(const struct place *p, struct publish *x, struct err *e)
 {
-    struct publish all = { "", p->tf, false, 0 };
     unsigned n;
-    enum deliver_end end = each(folder, stem, "", count_ours, &all, &n, e);
+    enum deliver_end end = each(p, "", refuse_others, x, &n, e);
 
-    if (end == DELIVER_OK && all.ours == 0) {
-        err_set(e, ERR_NOT_FOUND, "%s/%s: neither the files of try %s nor published ones are there", folder, stem, try_name);
+    if (end == DELIVER_OK) {
+        err_set(e, ERR_NOT_FOUND, "%s/%s: neither the files of try %s nor published ones are there", p->folder, p->base, x->suffix + 2);
         end = DELIVER_NEVER;
     }
     return end;
 }
 
-static enum deliver_end look_former(int dir, const char *name, void *arg, struct err *e)
+static enum deliver_end look_former(const struct place *p, const char *name, void *arg, struct err *e)
 {
     (void)e;
-    return is_former_of(dir, name, *(struct tf_name *)arg, false) ? DELIVER_OK : DELIVER_TAKEN;
+    return is_former_of(p->fd, name, *(struct tf_name *)arg, false) ? DELIVER_OK : DELIVER_TAKEN;
 }
 
 /* Accepted by a former release, and not yet published by it. */
-static bool is_former(const char *folder, const char *stem, struct tf_name tf, const char *suffix)
+static bool is_former(const struct place *p, struct tf_name tf, const char *suffix)
 {
     struct err ignored;
     unsigned n;
 
-    return each(folder, stem, suffix, look_former, &tf, &n, &ignored) == DELIVER_OK && n > 0;
+    return each(p, suffix, look_former, &tf, &n, &ignored) == DELIVER_OK && n > 0;
 }
 
 /* The suffix under which the files of a try lie. */
-static void suffix_there(const char *folder, const char *stem, struct tf_name tf, struct fence fence, char suffix[OUTNAME_SUFFIX])
+static void suffix_there(const struct place *p, struct tf_name tf, struct fence fence, char suffix[OUTNAME_SUFFIX])
 {
     struct err ignored;
     unsigned n;
 
     outname_suffix(tf, fence, suffix);
-    if (each(folder, stem, suffix, NULL, NULL, &n, &ignored) != DELIVER_OK || n > 0)
+    if (each(p, suffix, NULL, NULL, &n, &ignored) != DELIVER_OK || n > 0)
         return;
     outname_former(fence, suffix);
-    if (!is_former(folder, stem, tf, suffix))
+    if (!is_former(p, tf, suffix))
         outname_suffix(tf, fence, suffix);
+}
+
+static enum deliver_end publish_at(const struct place *p, struct publish *x, struct err *e)
+{
+    unsigned n;
+    enum deliver_end end = each(p, x->suffix, stages_of, x, &n, e);
+
+    if (end == DELIVER_OK)
+        end = each(p, "", stages_of, x, &n, e);
+    if (end == DELIVER_OK && x->n == 0)
+        return nothing_there(p, x, e);
+    if (end == DELIVER_OK)
+        end = link_all(p, x, e);
+    if (end == DELIVER_OK)
+        return each(p, NULL, unlink_tried, x, &n, e);
+    if (end == DELIVER_NEVER || end == DELIVER_TAKEN)
+        unlink_linked(p, x);
+    if (end == DELIVER_NEVER && !is_in_place(p))
+        remove_try(p, x->suffix);                /* nobody finds it there any more */
+    return end;
 }
 
 enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e)
 {
-    char suffix[OUTNAME_SUFFIX], *folder = folder_of(output, stem);
-    struct publish data = { suffix, tf, false, 0 }, json = { suffix, tf, true, 0 };
-    unsigned n = 0;
+    struct publish x = { .tf = tf };
+    struct place p;
+    enum deliver_end end = place_open(&p, output, stem, false, e);
 
-    suffix_there(folder, stem, tf, fence, suffix);
-    enum deliver_end end = each(folder, stem, suffix, look_one, &data, &n, e);
-    if (end == DELIVER_OK && n == 0)
-        end = published_before(folder, stem, &data, suffix + 2, e);
-    if (end == DELIVER_OK && n > 0) {
-        end = each(folder, stem, suffix, link_one, &data, &n, e);
-        if (end == DELIVER_OK)
-            end = each(folder, stem, suffix, link_one, &json, &n, e);
-        if (end == DELIVER_OK)
-            end = sync_folder(folder, e);
-        if (end == DELIVER_OK)
-            end = each(folder, stem, NULL, unlink_tried, &data, &n, e);
+    if (end == DELIVER_OK) {
+        suffix_there(&p, tf, fence, x.suffix);
+        end = publish_at(&p, &x, e);
+    } else if (p.error == ENOENT) {
+        err_set(e, ERR_NOT_FOUND, "%s, where the result was delivered, is not there any more", p.folder);
     }
-    free(folder);
+    place_close(&p);
     return end;
 }

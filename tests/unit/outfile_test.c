@@ -14,6 +14,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -245,6 +246,133 @@ static void what_a_job_left_is_swept(void **unused)
     free(other);
 }
 
+/* Two outputs that belong together, as the worker's provenance says it. */
+static void write_two(struct fence f, const char *stem)
+{
+    struct output o[2] = { output("digits", "hello"), output("clusters", "small") };
+    struct err e;
+
+    o[0].json = (char *)"{\"job\": 7, \"tf\": 1, \"size\": 5, \"outputs\": [\"digits\", \"clusters\"]}";
+    o[1].json = (char *)"{\"job\": 7, \"tf\": 1, \"size\": 5, \"outputs\": [\"digits\", \"clusters\"]}";
+    assert_int_equal(deliver_write(dir, stem, ours, f, o, 2, &e), DELIVER_OK);
+    output_free(&o[0]);
+    output_free(&o[1]);
+}
+
+static void drop(const char *name)
+{
+    char *path = mem_printf("%s/%s", dir, name);
+
+    assert_int_equal(unlink(path), 0);
+    free(path);
+}
+
+/* Somebody tidies up temporary files: a result of which one file is missing gets no final name at all. */
+static void what_is_published_is_all_that_was_delivered(void **unused)
+{
+    (void)unused;
+    static const char *const one[] = { "digits", "digits.json", "clusters", "clusters.json" };
+    struct err e;
+
+    for (unsigned gone = 1; gone < 16; gone++) {
+        write_two(first, "a");
+        for (unsigned i = 0; i < ARRAY_LEN(one); i++) {
+            char *name = mem_printf("a.%s.a3-1-j7", one[i]);
+            if (gone & (1u << i))
+                drop(name);
+            free(name);
+        }
+        assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_NEVER);
+        assert_int_equal(e.code, ERR_NOT_FOUND);
+        assert_int_equal(deliver_remove(dir, "a", ours, first, &e), DELIVER_OK);
+        assert_folder("", "");
+    }
+    write_two(second, "a");
+    assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+    assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");
+    for (unsigned i = 0; i < ARRAY_LEN(one); i++) {          /* a verdict that comes again does not take a part for the whole */
+        char *name = mem_printf("a.%s", one[i]), *from = mem_printf("%s/%s", dir, name), *to = mem_printf("%s/kept", dir);
+        assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+        assert_int_equal(rename(from, to), 0);
+        assert_int_not_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+        assert_int_equal(rename(to, from), 0);
+        free(name);
+        free(from);
+        free(to);
+    }
+}
+
+static void a_file_that_was_cut_is_not_published(void **unused)
+{
+    (void)unused;
+    char *path = mem_printf("%s/a.digits.a3-1-j7", dir);
+    struct err e;
+
+    write_two(first, "a");
+    assert_int_equal(truncate(path, 2), 0);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_NEVER);
+    assert_non_null(strstr(e.text, "another size"));
+    assert_int_equal(deliver_remove(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_folder("", "");
+    free(path);
+}
+
+/* The name of the folder is given to another, or to none, when the n-th file or folder from now on reaches the disk. */
+static int move_at, removes;
+
+static void move_folder(void)
+{
+    char *from = mem_printf("%s/out", dir), *to = mem_printf("%s/moved", dir);
+
+    assert_int_equal(rename(from, to), 0);
+    if (!removes)
+        assert_int_equal(mkdir(from, 0755), 0);
+    free(from);
+    free(to);
+}
+
+int fsync(int fd)
+{
+    if (move_at > 0 && --move_at == 0)
+        move_folder();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static void a_folder_that_is_moved_takes_no_half_of_a_result_along(void **unused)
+{
+    (void)unused;
+    struct output o[2] = { output("digits", "hello"), output("clusters", "small") };
+    char *out = mem_printf("%s/out", dir), *moved = mem_printf("%s/moved", dir);
+    struct err e;
+
+    for (int i = 0; i < 2 * 5; i++) {                        /* two outputs with their .json, and the folder */
+        move_at = i / 2 + 1;
+        removes = i % 2;
+        assert_int_equal(deliver_write(out, "a", ours, first, o, 2, &e), DELIVER_AGAIN_FAILING);
+        assert_int_equal(move_at, 0);
+        assert_non_null(strstr(e.text, "moved or removed"));
+        assert_folder("moved", "");
+        assert_int_equal(rmdir(moved), 0);
+        assert_int_equal(deliver_write(out, "a", ours, first, o, 2, &e), DELIVER_OK);
+        move_at = 1;
+        assert_int_equal(deliver_publish(out, "a", ours, first, &e), DELIVER_NEVER);
+        assert_non_null(strstr(e.text, "moved or removed"));
+        assert_folder("moved", "");
+        assert_int_equal(rmdir(moved), 0);
+        if (!removes)
+            assert_folder("out", "");
+    }
+    removes = 1;
+    assert_int_equal(deliver_write(out, "a", ours, second, o, 2, &e), DELIVER_OK);
+    move_folder();                                           /* between the two */
+    assert_int_equal(deliver_publish(out, "a", ours, second, &e), DELIVER_NEVER);
+    assert_int_equal(e.code, ERR_NOT_FOUND);
+    output_free(&o[0]);
+    output_free(&o[1]);
+    free(out);
+    free(moved);
+}
+
 /* As a crash between two names leaves it. */
 static void half_published_is_finished(void **unused)
 {
@@ -425,6 +553,9 @@ int main(void)
         here(tries_of_two_jobs_have_names_of_their_own),
         here(what_a_former_release_wrote_is_published_and_removed),
         here(what_a_job_left_is_swept),
+        here(what_is_published_is_all_that_was_delivered),
+        here(a_file_that_was_cut_is_not_published),
+        here(a_folder_that_is_moved_takes_no_half_of_a_result_along),
         here(half_published_is_finished),
         here(nothing_to_publish_is_said),
         here(a_stem_that_begins_alike_is_another),
