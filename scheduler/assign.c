@@ -203,6 +203,47 @@ static bool somebody_rests(const struct tf *t)
     return false;
 }
 
+/* Nodes could take it, and none does now: which of these it is is counted when somebody asks, of what keeps the most of them. */
+static const char crowded[] = "Crowded";
+static const char *const bar_code[] = {
+    [DISP_TAKES] = "Free", [DISP_BUILDING] = "ReadingFull", [DISP_HELD] = "PrefetchFull", [DISP_SMALL] = "TooLarge", [DISP_FULL] = "WaitingForBuffer",
+};
+static const char *const causes[] = { "WaitingForBuffer", "PrefetchFull", "ReadingFull", "Refused", "Cooldown", "TooLarge" };
+
+const char *assign_cause(const struct fnode *n, const struct tf *t, uint64_t bytes)
+{
+    const struct disp_node *load = n->account.load;
+
+    if (n->cool_until > 0)
+        return "Cooldown";
+    if (bytes > load->size)
+        return "TooLarge";
+    for (unsigned i = 0; t && i < t->n_avoid; i++) {
+        if (t->avoid[i] == &n->account)
+            return "Refused";
+    }
+    return bar_code[disp_bar(load, bytes)];
+}
+
+const char *assign_why(const struct work *w)
+{
+    const struct tf *t = heap_top(&w->queue);
+    unsigned count[ARRAY_LEN(causes)] = { 0 }, most = 0;
+
+    if (w->why != crowded || t == NULL)
+        return w->why != crowded ? w->why : NULL;
+    for (const struct fnode *n = w->flow->nodes; n; n = n->hh.next) {
+        if (!(n->account.load->usable || flow_rests(n)) || n->account.load->group != w->pool || (w->classes != 0 && (n->account.load->class_bit & w->classes) == 0))
+            continue;
+        const char *code = assign_cause(n, t, t->bytes);
+        for (unsigned i = 0; i < ARRAY_LEN(causes); i++)
+            count[i] += strcmp(code, causes[i]) == 0;
+    }
+    for (unsigned i = 1; i < ARRAY_LEN(causes); i++)
+        most = count[i] > count[most] ? i : most;
+    return count[most] > 0 ? causes[most] : NULL;
+}
+
 /* Nobody takes it now. When all who could were asked, they are asked anew after a while. */
 static void assign_wait(struct tf *t, bool could)
 {
@@ -210,7 +251,7 @@ static void assign_wait(struct tf *t, bool could)
     double pause = 0.05;
 
     w->why = flow_usable_nodes(w->flow, w->pool) == 0 ? "WaitingForNodes"
-           : !flow_has_class(w->flow, w->pool, w->classes) ? "WaitingForClass" : "WaitingForBuffer";
+           : !flow_has_class(w->flow, w->pool, w->classes) ? "WaitingForClass" : crowded;
     w->blocked = true;
     if (could || t->n_avoid == 0 || somebody_rests(t))
         return;

@@ -103,6 +103,10 @@ void able_narrow(struct work *w);        /* classes: those asked for that can ha
 
 /* assign.c */
 void assign_all(struct flow *f);         /* gives out what can be given out */
+/* What keeps a usable node from taking a TF of so many bytes now, a stable code; t, which may be NULL: who refused it. "Free": nothing does. */
+const char *assign_cause(const struct fnode *n, const struct tf *t, uint64_t bytes);
+/* What the oldest TF of w waits for, a stable code; NULL: for nothing. */
+const char *assign_why(const struct work *w);
 void assign_adopt(struct tf *t, struct fnode *n, struct fence fence, uint64_t bytes, bool building);     /* a worker holds it already */
 void assign_tell(struct work *w);        /* RunOpen again, to all that heard it: something of it changed */
 /* A second try at a TF that is given out, on another node: that one, or NULL when none can take it now. */

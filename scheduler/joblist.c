@@ -30,7 +30,7 @@ static const char *why_of(const struct job *j)
     if (j->ended || j->n[TASK_WAITING] == 0)
         return NULL;
     const char *waits = job_waits_for(j);
-    return waits ? waits : j->work.why;
+    return waits ? waits : assign_why(&j->work);
 }
 
 static void classes_fill(const struct job *j, Sluice__Job *m)
@@ -167,6 +167,13 @@ uint64_t job_wants_nodes(struct sluiced *d, const char *class, uint64_t *first)
     return tasks;
 }
 
+static bool is_stuck(const struct job *j)
+{
+    const char *w = j->work.why;             /* before why_of, which looks at all nodes where some could take it */
+
+    return w != NULL && j->n[TASK_RUNNING] == 0 && (strcmp(w, "WaitingForNodes") == 0 || strcmp(w, "WaitingForClass") == 0) && why_of(j) == w;
+}
+
 /* Work that no node of its pool can take as things are now. */
 unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
 {
@@ -176,13 +183,11 @@ unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const cha
     if (d->jobs == NULL)
         return 0;
     TAILQ_FOREACH(j, &d->jobs->open, entry) {
-        const char *w = j->work.pool == pool && j->n[TASK_RUNNING] == 0 ? why_of(j) : NULL;
-
-        if (w == NULL || (strcmp(w, "WaitingForNodes") != 0 && strcmp(w, "WaitingForClass") != 0))
+        if (j->work.pool != pool || !is_stuck(j))
             continue;
         if (n++ == 0) {
             *first = j->work.id;
-            *why = w;
+            *why = j->work.why;
         }
     }
     return n;

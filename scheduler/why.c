@@ -85,6 +85,8 @@ static const struct { const char *code, *text; } said[] = {
     { "MarkedByHealth",   "it was marked automatically" },
     { "MarkedBySlurm",    "Slurm marked it" },
     { "WaitingForBuffer", "its buffer is full" },
+    { "PrefetchFull",     "it has as many TFs of jobs as it may read ahead" },
+    { "ReadingFull",      "it reads as many TFs at a time as it may (building_limit)" },
     { "TooLarge",         "its buffer is smaller than the TF" },
     { "OtherClass",       "it is not of a class that the job allows" },
     { "BackendUnavailable", "devices of its class cannot have a backend that is asked for" },
@@ -114,18 +116,7 @@ static const char *node_cause(struct fnode *n, const struct work *w, const struc
     node_judge(n->node, &v);
     if (!v.usable)
         return verdict_cause(&v) != NULL ? verdict_cause(&v) : "ContactLate";
-    if (n->cool_until > 0)
-        return "Cooldown";
-    if (bytes > load->size)
-        return "TooLarge";
-    for (unsigned i = 0; t && i < t->n_avoid; i++) {
-        if (t->avoid[i] == &n->account)
-            return "Refused";
-    }
-    bool empty = load->charged == 0 && load->ghost == 0;
-    if (load->building >= load->building_limit || (!empty && disp_fill(load, bytes) > load->high_water))
-        return "WaitingForBuffer";
-    return "Free";
+    return assign_cause(n, t, bytes);
 }
 
 /* Of nodes that Slurm has: which of our leases waits there for what, and why there are no others. */

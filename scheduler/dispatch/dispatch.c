@@ -85,16 +85,35 @@ static uint64_t mark_of(const struct disp_node *n)
     return mark <= 0 ? 0 : mark >= (double)n->size ? n->size : (uint64_t)mark;
 }
 
+/* By the number of its TFs; whatever else fits. */
+static enum disp_bar bar_of_number(const struct disp_node *n)
+{
+    if (n->building >= n->building_limit)
+        return DISP_BUILDING;
+    return n->held_limit > 0 && n->held >= n->held_limit ? DISP_HELD : DISP_TAKES;
+}
+
 /* The smallest need that does not fit; 0: nothing fits. */
 static uint64_t room_of(const struct disp_node *n)
 {
     uint64_t load = load_of(n), mark = mark_of(n);
 
-    if (!n->usable || n->building >= n->building_limit || (n->held_limit > 0 && n->held >= n->held_limit) || n->size == 0)
+    if (!n->usable || bar_of_number(n) != DISP_TAKES || n->size == 0)
         return 0;
     if (load == 0)
         return n->size + 1;
     return load <= mark ? mark - load + 1 : 0;
+}
+
+enum disp_bar disp_bar(const struct disp_node *n, uint64_t bytes)
+{
+    enum disp_bar bar = bar_of_number(n);
+
+    if (bytes > n->size)
+        return DISP_SMALL;
+    if (bar != DISP_TAKES || load_of(n) == 0)
+        return bar;
+    return load_of(n) + bytes > mark_of(n) ? DISP_FULL : DISP_TAKES;
 }
 
 double disp_fill(const struct disp_node *n, uint64_t bytes)

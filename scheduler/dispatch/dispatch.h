@@ -51,6 +51,9 @@ struct disp_need {
 /* The node to ask, which now counts as chosen (the caller charges it and calls dispatch_changed), or NULL. When NULL, *could (may be
  * NULL): a usable node of the group and classes that did not refuse is big enough, so that waiting may help. */
 struct disp_node *dispatch_choose(struct dispatch *d, const struct disp_need *need, bool *could);
+/* What keeps a usable node from taking so many bytes now: it reads as many TFs as it may, holds as many, is smaller than that, or would stand above its mark. */
+enum disp_bar { DISP_TAKES, DISP_BUILDING, DISP_HELD, DISP_SMALL, DISP_FULL };
+enum disp_bar disp_bar(const struct disp_node *n, uint64_t bytes);
 /* Its fill if the need went there: (charged + ghost + bytes) / size. */
 double disp_fill(const struct disp_node *n, uint64_t bytes);
 

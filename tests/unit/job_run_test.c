@@ -415,6 +415,39 @@ static void a_job_with_two_tries_under_way_can_be_cancelled_and_restarted(void *
     FREE(second);
 }
 
+/* As the list of jobs says it. */
+static void why_is(uint64_t id, const char *wanted)
+{
+    Sluice__GetJobs q = SLUICE__GET_JOBS__INIT;
+
+    q.has_id = true;
+    q.id = id;
+    job_list(client, 9, &q);
+    Sluice__Jobs *jobs = TAKE(client, sluice__jobs);
+    assert_non_null(jobs);
+    assert_int_equal(jobs->n_jobs, 1);
+    assert_non_null(jobs->jobs[0]->why);
+    assert_string_equal(jobs->jobs[0]->why, wanted);
+    FREE(jobs);
+}
+
+/* Each that holds no more says why: while it reads as many as it may, and when its buffer is full. */
+static void a_job_says_what_keeps_the_nodes_from_taking_more(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 60 }, .n = 1 };
+    struct node *n;
+    Sluice__Assign *a;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (int i = 0; i < 10; i++) {
+        world_pass(0.05);
+        while ((a = assigned_somewhere(&n)))
+            FREE(a);
+    }
+    why_is(id, "ReadingFull");
+}
+
 static void what_a_node_holds_is_bounded(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 60 }, .n = 1 };
@@ -423,7 +456,7 @@ static void what_a_node_holds_is_bounded(void **state)
     unsigned got = 0;
 
     (void)state;
-    submit(&w, NULL);
+    uint64_t id = submit(&w, NULL);
     for (int i = 0; i < 40; i++) {
         world_pass(0.05);
         while ((a = assigned_somewhere(&n))) {
@@ -434,6 +467,7 @@ static void what_a_node_holds_is_bounded(void **state)
     }
     /* one device each: two beside those that may be read at a time */
     assert_int_equal(got, 2 * (2 + world.d.conf->worker.building_limit));
+    why_is(id, "PrefetchFull");                          /* and no full buffer, which somebody would then enlarge */
 }
 
 /* A foreign file has the final name: what was accepted has no result, so it is not done; also after a restart, and of a job that is over. */
@@ -583,6 +617,7 @@ int main(void)
         WITH_WORLD(a_straggler_starts_a_second_time_and_the_first_to_be_done_counts),
         WITH_WORLD(of_two_tries_that_fail_the_job_hears_once),
         WITH_WORLD(a_job_with_two_tries_under_way_can_be_cancelled_and_restarted),
+        WITH_WORLD(a_job_says_what_keeps_the_nodes_from_taking_more),
         WITH_WORLD(what_a_node_holds_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
