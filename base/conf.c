@@ -65,8 +65,11 @@ static cfg_t *titled(cfg_t *cfg, const struct conf_section *s, const char *title
 static int read_many(struct conf *c, cfg_t *cfg, const struct conf_section *s, void *at, const char *file, struct err *e)
 {
     unsigned n = cfg_size(cfg, s->name);
-    char *array = mem_array(n, s->size);
+    char *array;
 
+    if (n == 0)
+        return 0;
+    array = mem_array(n, s->size);
     *(char **)at = array;
     for (unsigned i = 0; i < n; i++) {
         cfg_t *sec = cfg_getnsec(cfg, s->name, i);
