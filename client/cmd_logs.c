@@ -139,7 +139,7 @@ static int tries_of(struct context *ctx, uint64_t job, uint64_t tf, uint32_t att
 /* Of a whole job: what failed of it, and what is at work. */
 static int tries_of_job(struct context *ctx, uint64_t job, json_t *all, struct err *e)
 {
-    static char *states[] = { "failed", "running" };
+    static char *states[] = { "failed", "set-aside", "running" };
     Sluice__GetTasks q = SLUICE__GET_TASKS__INIT;
     Sluice__Tasks *tasks;
     int r = 0;

@@ -13,6 +13,7 @@
 #include "mem.h"
 #include "message.h"
 #include "paths.h"
+#include "progress.h"
 #include "scan.h"
 #include "show.h"
 #include "str.h"
@@ -60,6 +61,28 @@ static void input_tfs(Sluice__InputFile *f, const struct scan *s)
         f->tfs[i]->offset = s->tfs[i].offset;
         f->tfs[i]->size = s->tfs[i].size;
     }
+}
+
+/* The reading of the files, on a terminal: it may take long, as headers lie all over them. */
+struct reading { struct progress line; size_t n, of, tfs; int64_t next; };
+
+static void reading_show(struct reading *r)
+{
+    char text[80];
+
+    if (!r->line.on || clock_mono_ns() < r->next)
+        return;
+    r->next = clock_mono_ns() + CLOCK_SECOND / 5;
+    snprintf(text, sizeof(text), "files read, %zu time-frames found", r->tfs);
+    progress_show(&r->line, r->n, r->of, text);
+}
+
+static void tf_found(void *arg)
+{
+    struct reading *r = arg;
+
+    r->tfs++;
+    reading_show(r);
 }
 
 enum { NAMED_MOST = 100 };           /* skipped files that are named one by one */
@@ -119,7 +142,7 @@ static const char *unfit(const char *path)
     return n > PATH_MOST ? "its name is longer than 4000 bytes" : !same ? "its name is not UTF-8" : NULL;
 }
 
-static Sluice__InputFile *input_file(const char *path, bool *missing)
+static Sluice__InputFile *input_file(const char *path, struct reading *r, bool *missing)
 {
     Sluice__InputFile *f;
     struct scan s;
@@ -128,7 +151,7 @@ static Sluice__InputFile *input_file(const char *path, bool *missing)
     *missing = false;
     if (why != NULL)
         return input_skipped(path, why);
-    scan_file(path, &s);
+    scan_file(path, &s, tf_found, r);
     *missing = s.missing;
     f = input_skipped(path, s.trouble != NULL ? without_path(s.trouble, path) : NULL);
     if (s.trouble == NULL) {
@@ -156,24 +179,34 @@ static void input_free(Sluice__InputFile *f)
 static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, struct err *e)
 {
     size_t tfs = 0, skipped = 0;
+    struct reading r = { .of = l->n, .next = clock_mono_ns() + CLOCK_SECOND };
     bool all_missing = l->n_empty == 0, missing = false, alone = l->n + l->n_empty == 1;
 
     q->files = mem_array(l->n + l->n_empty + 1, sizeof(*q->files));
+    progress_start(&r.line);
+    r.line.on = r.line.on && !quiet;
     for (size_t i = 0; i < l->n + l->n_empty; i++) {
-        Sluice__InputFile *f = i < l->n ? input_file(l->path[i], &missing) : input_skipped(l->empty[i - l->n].path, l->empty[i - l->n].text);
+        r.n = i < l->n ? i : l->n;
+        reading_show(&r);
+        Sluice__InputFile *f = i < l->n ? input_file(l->path[i], &r, &missing) : input_skipped(l->empty[i - l->n].path, l->empty[i - l->n].text);
 
         q->files[q->n_files++] = f;
         all_missing = all_missing && missing;
         tfs += f->n_tfs + f->n_sizes;
-        if (f->text != NULL)
-            say_skipped(f->path, f->text, ++skipped, quiet || alone);
+        if (f->text != NULL) {
+            progress_clear(&r.line);
+            say_skipped(i < l->n ? l->path[i] : l->empty[i - l->n].path, f->text, ++skipped, quiet || alone);
+        }
     }
+    progress_clear(&r.line);
     if (skipped > NAMED_MOST && !quiet)
         fprintf(stderr, "skipped %zu more; sluice job tfs ID --state skipped names all\n", skipped - NAMED_MOST);
     if (skipped > 0 && !quiet && !alone)
         fprintf(stderr, "skipped in all: %zu of %zu files\n", skipped, q->n_files);
     if (l->comments > 0 && !quiet)
         fprintf(stderr, "passed over: %zu comment line%s of the list (a name that begins with # is ./#NAME there)\n", l->comments, l->comments == 1 ? "" : "s");
+    if (l->hidden > 0 && !quiet)
+        fprintf(stderr, "passed over: %zu folder%s whose name%s with a dot (name it to have it)\n", l->hidden, l->hidden == 1 ? "" : "s", l->hidden == 1 ? " begins" : "s begin");
     if (l->twice > 0 && !quiet)
         fprintf(stderr, "named more than once and taken once: %zu file%s\n", l->twice, l->twice == 1 ? "" : "s");
     if (q->has_max_bad && skipped > q->max_bad)

@@ -1,6 +1,7 @@
 /* paths.c - which files a job is to have: named, below folders, in lists
  *
- * Whatever comes is bounded: lists by their size, folders by their depth. A folder that cannot be read is said and counted like a file that cannot.
+ * Whatever comes is bounded: lists by their size, folders by their depth. A folder that cannot be read, and a link that leads nowhere, is said and counted like a
+ * file that cannot be read.
  */
 #include "config.h"
 
@@ -45,10 +46,10 @@ static bool ends_in_tf(const char *name)
 {
     size_t n = strlen(name);
 
-    return n > 3 && strcmp(name + n - 3, ".tf") == 0;
+    return n >= 3 && strcmp(name + n - 3, ".tf") == 0;
 }
 
-/* The names in a folder that do not begin with a dot, in order. */
+/* The names in a folder, in order. */
 static char **names_in(const char *folder, size_t *n)
 {
     DIR *d = opendir(folder);
@@ -61,7 +62,7 @@ static char **names_in(const char *folder, size_t *n)
         return NULL;
     errno = 0;
     while ((entry = readdir(d)) != NULL) {
-        if (entry->d_name[0] == '.')
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (*n == cap) {
             cap = cap ? 2 * cap : 64;
@@ -77,29 +78,82 @@ static char **names_in(const char *folder, size_t *n)
     return name != NULL ? name : mem_array(1, sizeof(*name));
 }
 
-/* How many were found. Symbolic links to folders are not followed: they may lead round in a circle. */
-static size_t add_folder(struct paths *p, const char *folder, int depth)
+/* Folders that were walked, so that links do not lead round in a circle, nor to one folder by all the ways there are. */
+struct walked { UT_hash_handle hh; struct walked_key { dev_t dev; ino_t ino; } key; };
+struct walk { struct paths *p; struct walked *walked; };
+
+static bool is_new(struct walk *w, const struct stat *st)
+{
+    struct walked_key key;
+    struct walked *x;
+
+    memset(&key, 0, sizeof(key));
+    key.dev = st->st_dev;
+    key.ino = st->st_ino;
+    HASH_FIND(hh, w->walked, &key, sizeof(key), x);
+    if (x != NULL)
+        return false;
+    x = mem_zalloc(sizeof(*x));
+    x->key = key;
+    HASH_ADD(hh, w->walked, key, sizeof(key), x);
+    return true;
+}
+
+static void walk_free(struct walk *w)
+{
+    struct walked *x, *next;
+
+    HASH_ITER(hh, w->walked, x, next) {
+        HASH_DEL(w->walked, x);
+        free(x);
+    }
+}
+
+static size_t add_folder(struct walk *w, const char *folder, const struct stat *st, int depth);
+
+/* What a folder has under that name. How many files, or things to be named as skipped, that gave; path is taken. */
+static size_t add_entry(struct walk *w, char *path, const char *name, int depth)
+{
+    struct paths *p = w->p;
+    bool hidden = name[0] == '.', is_tf = ends_in_tf(name);
+    size_t found = 0;
+    struct stat st;
+
+    if (stat(path, &st) < 0 && !is_tf) {
+        int error = errno;
+
+        if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {         /* it may have led to a folder full of them */
+            add_empty(p, path, mem_printf("a link that leads nowhere: %s", strerror(error)));
+            found = 1;
+        }
+    } else if (S_ISDIR(st.st_mode)) {
+        p->hidden += hidden;
+        found = hidden ? 0 : add_folder(w, path, &st, depth + 1);
+    } else if (is_tf && hidden) {
+        add_empty(p, path, mem_strdup("its name begins with a dot: name it to have it"));
+        found = 1;
+    } else if (is_tf) {
+        add_taken(p, path);
+        return 1;
+    }
+    free(path);
+    return found;
+}
+
+static size_t add_folder(struct walk *w, const char *folder, const struct stat *st, int depth)
 {
     size_t n, found = 0;
-    char **name = depth < DEPTH_MOST ? names_in(folder, &n) : NULL;
+    char **name;
 
+    if (!is_new(w, st))
+        return 1;                                /* its files are there already */
+    name = depth < DEPTH_MOST ? names_in(folder, &n) : NULL;
     if (name == NULL) {
-        add_empty(p, folder, depth < DEPTH_MOST ? mem_strdup(strerror(errno)) : mem_printf("more than %d folders in one another", DEPTH_MOST));
+        add_empty(w->p, folder, depth < DEPTH_MOST ? mem_strdup(strerror(errno)) : mem_printf("more than %d folders in one another", DEPTH_MOST));
         return 1;
     }
     for (size_t i = 0; i < n; i++) {
-        char *path = mem_printf("%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name[i]);
-        struct stat st;
-
-        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-            found += add_folder(p, path, depth + 1);
-            free(path);
-        } else if (ends_in_tf(name[i])) {
-            add_taken(p, path);
-            found++;
-        } else {
-            free(path);
-        }
+        found += add_entry(w, mem_printf("%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name[i]), name[i], depth);
         free(name[i]);
     }
     free(name);
@@ -109,14 +163,16 @@ static size_t add_folder(struct paths *p, const char *folder, int depth)
 void paths_add(struct paths *p, const char *path)
 {
     char *whole = args_path(path);
+    struct walk w = { .p = p };
     struct stat st;
 
     if (stat(whole, &st) < 0 || !S_ISDIR(st.st_mode)) {
         add_taken(p, whole);
         return;
     }
-    if (add_folder(p, whole, 0) == 0)
+    if (add_folder(&w, whole, &st, 0) == 0)
         add_empty(p, whole, mem_strdup("no file in this folder ends in .tf"));
+    walk_free(&w);
     free(whole);
 }
 

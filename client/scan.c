@@ -17,7 +17,7 @@ static void trouble(struct scan *s, const struct tf_err *e)
     s->trouble = strstr(e->text, "offset") != NULL ? mem_strdup(e->text) : mem_printf("%s (offset %" PRIu64 ")", e->text, e->offset);
 }
 
-void scan_file(const char *path, struct scan *s)
+void scan_file(const char *path, struct scan *s, void (*found)(void *arg), void *arg)
 {
     struct tf_err e = { 0 };
     struct tf_file *f = tf_file_open(path, &e);
@@ -26,7 +26,7 @@ void scan_file(const char *path, struct scan *s)
 
     *s = (struct scan){ 0 };
     if (f == NULL) {
-        trouble(s, &e);
+        s->trouble = mem_strdup(e.text);         /* nothing was read yet: no offset */
         s->missing = access(path, F_OK) < 0 && errno == ENOENT;
         return;
     }
@@ -35,6 +35,8 @@ void scan_file(const char *path, struct scan *s)
             s->tfs = mem_grow(s->tfs, s->n == 0 ? 1 : 2 * s->n, sizeof(*s->tfs));
         s->tfs[s->n++] = (struct scan_tf){ info.offset, info.size };
         s->largest = info.size > s->largest ? info.size : s->largest;
+        if (found != NULL)
+            found(arg);
     }
     if (r < 0)
         trouble(s, &e);

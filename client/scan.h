@@ -14,8 +14,8 @@ struct scan {
     char    *trouble;               /* why the file is to be skipped, with the offset; NULL = it is whole */
 };
 
-/* Walks the headers only. What came before the damage is kept in tfs. */
-void scan_file(const char *path, struct scan *s);
+/* Walks all headers, each TF's and those in it. What came before the damage is kept in tfs. found, if it is not NULL, is told of each TF. */
+void scan_file(const char *path, struct scan *s, void (*found)(void *arg), void *arg);
 void scan_free(struct scan *s);
 
 #endif

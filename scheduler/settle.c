@@ -323,6 +323,7 @@ static void set_aside(struct tf *t, const char *node, const char *device, const 
     char *why = mem_printf("%u processes died of it, on %s; the last: %s%s%s", t->n_deaths, t->deaths, text ? text : "?", t->crash ? "; kept in " : "",
                            t->crash ? t->crash : "");
 
+    tally_add(&t->work->failures, "HeldPoison", 1);          /* besides the deaths: who looks at the job sees that some are set aside */
     t->work->ops->settle(t, &(struct end){ .outcome = END_FAILED, .reason = "HeldPoison", .text = why, .node = node, .device = device });
     free(why);
 }

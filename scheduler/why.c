@@ -280,17 +280,31 @@ static struct job *job_asked(struct sluiced *d, uint64_t id, struct err *e)
     return j;
 }
 
+/* Of those that failed, where it is in memory. */
+static void aside_add(Sluice__Why *m, const struct job *j)
+{
+    uint64_t n = 0;
+
+    for (uint64_t i = 0; j->task && i < j->n_tasks; i++)
+        n += j->task[i].state == TASK_FAILED && j->task[i].aside;
+    if (n > 0)
+        line_add(m, "HeldPoison", mem_printf("%" PRIu64 " of those that failed %s set aside, as processes died of %s: sluice job tfs %" PRIu64 " -t set-aside", n,
+                                             n == 1 ? "is" : "are", n == 1 ? "it" : "them", j->work.id));
+}
+
 static int why_job(struct job *j, Sluice__Why *m)
 {
     m->of = mem_printf("job %" PRIu64, j->work.id);
     m->state = mem_strdup(job_state_name[j->state]);
     if (!j->ended) {
         job_lines(m, j, NULL);
+        aside_add(m, j);
         return 0;
     }
     line_add(m, j->state == SLUICE__JOB_STATE__JOB_CANCELLED ? "Cancelled" : j->state == SLUICE__JOB_STATE__JOB_DONE ? "Done" : "Failed",
              mem_printf("%" PRIu64 " of %" PRIu64 " TFs done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " files skipped%s%s", j->n[TASK_DONE], j->n_tasks,
                         j->n[TASK_FAILED], j->n[TASK_CANCELLED], j->skipped_files, j->why ? ": " : "", j->why ? j->why : ""));
+    aside_add(m, j);
     return 0;
 }
 

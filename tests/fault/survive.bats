@@ -330,6 +330,10 @@ clock_clean() { local f; for f in /dev/shm/faketime_shm_* /dev/shm/sem.faketime_
   [ "$(json '[.crashes[] | select(.word == "Crashed")] | length' sluice crash list)" -eq 3 ]
   sluice job tfs "$id" -t set-aside | grep -q HeldPoison
   [ "$(json '.tasks | length' sluice job tfs "$id" -t failed)" -eq 0 ]
+  # who asks for the logs of the job, or about it, is told of it, too
+  [ "$(sluice logs "$id" --json | jq '[.attempts[] | select(.code == "Crashed" or .code == "HeldPoison")] | length')" -eq 3 ]
+  is '.jobs[0].failures[] | select(.name == "HeldPoison").value' 1 sluice job show "$id"
+  json '.why[] | select(.code == "HeldPoison").text' sluice why "$id" | grep -q '1 of those that failed is set aside'
   run sluice wait job "$id"
   [ "$status" -eq 10 ]
   # it stays so, until somebody says otherwise

@@ -25,6 +25,17 @@ refused() {
   mkdir -p "$FARM/in/deep/er" "$FARM/in/.hidden" "$FARM/none"
   cp "$(sample 2)" "$FARM/in/a.tf"; cp "$(sample 2)" "$FARM/in/deep/er/b.tf"; cp "$(sample 2)" "$FARM/in/.hidden/no.tf"; echo no >"$FARM/in/notes.txt"
   [ "$(json '.jobs[0] | [.tasks, .skipped] | join(" ")' sluice submit "$FARM/in" --workflow none)" = "2 0" ]
+  run --separate-stderr sluice submit "$FARM/in" --workflow none
+  [[ $status -eq 0 && $stderr == *"passed over: 1 folder whose name begins with a dot"* ]]
+  # nothing that a folder has is left out in silence: links to folders (in circles, too), links to nowhere, files with a dot
+  mkdir "$FARM/links" "$FARM/else"; cp "$(sample 2)" "$FARM/else/d.tf"
+  ln -s ../in/deep "$FARM/links/run1"; ln -s ../else "$FARM/links/run2.tf"; ln -s ../links "$FARM/else/back"; ln -s ../else "$FARM/links/again"
+  [ "$(json '.jobs[0] | [.tasks, .skipped] | join(" ")' sluice submit "$FARM/links" --workflow none)" = "2 0" ]
+  ln -s ../gone "$FARM/links/run3"; cp "$(sample 2)" "$FARM/links/.x.tf"; cp "$(sample 2)" "$FARM/links/.tf"
+  run --separate-stderr sluice submit "$FARM/links" --workflow none
+  [ "$status" -eq 10 ]
+  for bad in run3 .x.tf .tf; do [[ $stderr == *"skipped $FARM/links/$bad: "* ]]; done
+  [[ $stderr == *"skipped in all: 3 of 5 files"* ]]
   # named twice, in another way, from a list with CRLF, comments and empty lines: taken once
   printf '# a list\r\n\r\n%s\r\n%s\n%s' "$FARM/in/a.tf" "$FARM/in" "$FARM/in/a.tf" >"$FARM/list"
   run --separate-stderr sluice submit --input - --workflow none <"$FARM/list"
@@ -72,7 +83,7 @@ refused() {
   { echo "$FARM/in/a.tf"; printf '%s/\xff\xfe.tf\n' "$FARM"; printf 'x%.0s' {1..5000}; echo; echo "../../../nowhere/../x.tf"; } >"$FARM/list"
   run --separate-stderr sluice submit --input "$FARM/list" --workflow none
   [ "$status" -eq 10 ]
-  [[ $stderr == *"not UTF-8"* && $stderr == *"longer than 4000 bytes"* ]]
+  [[ $stderr == *'\xFF\xFE.tf: its name is not UTF-8'* && $stderr == *"longer than 4000 bytes"* ]]
   is '.jobs[0] | [.tasks, .skipped] | join(" ")' "1 3" sluice job show "$output"
 }
 
