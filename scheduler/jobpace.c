@@ -12,6 +12,12 @@
 #define PACE_STEP 4.0            /* s */
 enum { PACE_FEW = 3 };
 
+/* A result that could not be published waits again: then there are fewer. */
+static uint64_t since(uint64_t now, uint64_t then)
+{
+    return now > then ? now - then : 0;
+}
+
 static uint64_t settled(const struct job *j)
 {
     return j->n[TASK_DONE] + j->n[TASK_FAILED] + j->n[TASK_CANCELLED];
@@ -46,10 +52,10 @@ bool pace_rate(const struct job *j, double now, double *rate)
     if (p->n == 0 || j->ended)
         return false;
     double span = now - p->at[0];
-    uint64_t of = done - p->settled[0];
+    uint64_t of = since(done, p->settled[0]);
     if (of < PACE_FEW) {
         span = now - p->from;
-        of = done - p->first;
+        of = since(done, p->first);
     }
     if (of == 0 || span < 1)
         return false;

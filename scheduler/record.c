@@ -95,6 +95,7 @@ struct record *record_create(struct tf *t, const struct end *end, bool incomplet
     if (t->tried.attempt == t->fence.attempt)
         r->log = mem_strdup(t->tried.log);
     r->seconds = end->seconds;
+    r->tries = t->tries;
     r->bytes = t->bytes;
     r->time = clock_wall_ns();
     r->incomplete = incomplete;
@@ -103,8 +104,8 @@ struct record *record_create(struct tf *t, const struct end *end, bool incomplet
     return r;
 }
 
-void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, const char *stages,
-                    double seconds, uint64_t bytes, bool incomplete, int64_t time)
+struct record *record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, const char *stages,
+                              double seconds, uint64_t bytes, bool incomplete, int64_t time)
 {
     struct record *r = record_add(w, tf);
 
@@ -123,6 +124,7 @@ void record_restore(struct work *w, uint64_t tf, struct fence fence, const char 
     struct fnode *n = record_node(r);
     if (n)
         n->records++;
+    return r;
 }
 
 void record_free(struct record *r)

@@ -221,8 +221,8 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     free(stages);
 }
 
-/* What was accepted cannot get its final name: there is no result, so it is not done. */
-static void publish_failed(struct record *r, const Sluice__Published *p)
+/* What was accepted cannot get its final name: there is no result, so it is not done. false: it is tried again, and r is gone. */
+static bool publish_failed(struct record *r, const Sluice__Published *p)
 {
     const char *word = p->word && p->word[0] ? p->word : "OutputFailed";
 
@@ -230,6 +230,8 @@ static void publish_failed(struct record *r, const Sluice__Published *p)
             p->text);
     counters_add(r->work->flow->d->counters, "publish_failed", 1);
     tally_add(&r->work->failures, word, 1);
+    if (r->key.is_job && strcmp(word, "OutputFailed") == 0 && job_publishes_again(r, word, p->text))
+        return false;
     r->outcome = END_FAILED;
     free(r->reason);
     free(r->text);
@@ -239,6 +241,7 @@ static void publish_failed(struct record *r, const Sluice__Published *p)
         job_unpublished(r);
     else
         run_unpublished(r);
+    return true;
 }
 
 void flow_published(struct session *s, uint32_t id, const void *m)
@@ -258,9 +261,8 @@ void flow_published(struct session *s, uint32_t id, const void *m)
     if (a.n->records)
         a.n->records--;
     r->published = true;                         /* or never will be: nobody waits for it any more */
-    if (p->text && p->text[0])
-        publish_failed(r, p);
-    record_store(r);
+    if (p->text == NULL || p->text[0] == '\0' || publish_failed(r, p))
+        record_store(r);
 }
 
 /* ---- failed -------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ struct record {
     enum outcome outcome;
     char  *reason, *text, *node, *device, *digest, *stem, *stages, *log;
     double seconds;
+    unsigned tries;              /* that failed before it */
     uint64_t bytes;
     int64_t time;
     bool   incomplete;
@@ -32,8 +33,8 @@ struct record *record_find(struct flow *f, bool is_job, uint64_t work, uint64_t 
 void record_store(struct record *r);      /* (again), with its work's totals */
 /* Stored: the worker is told; a record with nothing to publish is done with. */
 void record_stored(struct record *r);
-void record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, const char *stages,
-                    double seconds, uint64_t bytes, bool incomplete, int64_t time);
+struct record *record_restore(struct work *w, uint64_t tf, struct fence fence, const char *node, const char *device, const char *digest, const char *stem, const char *stages,
+                              double seconds, uint64_t bytes, bool incomplete, int64_t time);
 void record_free(struct record *r);
 void record_verdict(struct record *r);   /* accepted, to its node, if it is in contact */
 /* Not accepted: its worker lets it go. */
@@ -46,6 +47,8 @@ void job_store_record(struct record *r);
 /* r was counted as done, and has failed since: its result could not be published. */
 void run_unpublished(struct record *r);
 void job_unpublished(struct record *r);
+/* Another try instead, while there are any left and the job is on: r is gone then. */
+bool job_publishes_again(struct record *r, const char *word, const char *text);
 void job_may_have_left(struct jobs *jobs, uint64_t id);  /* a worker went that had a try of it: half a result may lie in its folder */
 /* A try at a job's TF that came to nothing while another one is under way, or will be. */
 void job_store_try(struct tf *t, struct fence at, const char *node, const struct tried *how);

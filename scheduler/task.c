@@ -42,7 +42,7 @@ void job_store_record(struct record *rec)
     struct job *j = job_of(rec->work);
     struct row_task row = { .job = j->work.id, .number = rec->key.tf, .node = rec->node, .device = rec->device, .code = rec->reason, .text = rec->text,
                             .digest = rec->digest, .stem = rec->stem, .epoch = rec->fence.epoch, .attempt = rec->fence.attempt,
-                            .published = rec->published, .seconds = rec->seconds, .time = rec->time, .log = rec->log };
+                            .published = rec->published, .seconds = rec->seconds, .time = rec->time, .tries = rec->tries, .log = rec->log };
 
     row.state = rec->outcome == END_DONE ? "done" : rec->outcome == END_CANCELLED ? "cancelled" : j->task && j->task[rec->key.tf].aside ? "set-aside" : "failed";
     rec->writing = true;
@@ -208,6 +208,30 @@ static void task_settle(struct tf *t, const struct end *end)
     tf_free(t);
     job_store_record(rec);
     job_progress(j);
+}
+
+bool job_publishes_again(struct record *rec, const char *word, const char *text)
+{
+    struct job *j = job_of(rec->work);
+    uint64_t number = rec->key.tf;
+
+    if (j->ended || j->cancelling || j->task == NULL || rec->tries + 1 >= j->attempts)
+        return false;
+    struct task *x = &j->task[number];
+    struct tf *t = task_tf(j, number);
+    t->fence = rec->fence;
+    t->tries = rec->tries + 1;
+    snprintf(t->last_word, sizeof(t->last_word), "%s", word);
+    t->last_text = mem_strdup(text);
+    t->last_node = mem_strdup(rec->node);
+    tf_tried(t, word, text, rec->device, rec->log);
+    task_set(j, number, TASK_WAITING);
+    x->code = jobs_word(j->jobs, word);
+    x->has_digest = false;
+    j->work.retried++;
+    record_free(rec);
+    tf_requeue(t, 0);
+    return true;
 }
 
 void job_unpublished(struct record *rec)
@@ -508,8 +532,9 @@ void task_live_free(struct task_live *live)
 static void live_take(struct job *j, const struct row_task *row)
 {
     if (strcmp(row->state, "done") == 0) {
-        record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL, row->seconds, 0,
-                       false, row->time);
+        struct record *rec = record_restore(&j->work, row->number, (struct fence){ row->epoch, row->attempt }, row->node, row->device, row->digest, row->stem, NULL,
+                                            row->seconds, 0, false, row->time);
+        rec->tries = row->tries;
         return;
     }
     task_set(j, row->number, TASK_WAITING);

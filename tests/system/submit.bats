@@ -195,6 +195,35 @@ refused() {
   is '.jobs[0] | [.rate, .remaining] | tojson' '[null,null]' sluice job show "$held"
 }
 
+@test "somebody removes files of tries and moves the output folder in mid-job: what is done has its whole result, nothing else has a final name" {
+  async_farm 200
+  mkdir "$FARM/in"
+  for i in $(seq 30); do ln -s "$(sample 2)" "$FARM/in/f$i.tf"; done
+  id=$(sluice submit "$FARM/in" --output "$FARM/out")
+  n=0 deadline=$((SECONDS + 60))
+  until ended=$(json '.jobs[0].ended // empty' sluice job show "$id"); [ -n "$ended" ] || ((SECONDS > deadline)); do
+    for _ in 1 2 3 4 5 6 7 8; do rm -f "$FARM"/out/*.digits.a[0-9]*; done
+    mv "$FARM/out" "$FARM/old$((n++))" || true
+  done
+  [ -n "$ended" ]
+  is '.jobs[0] | .done + .failed' 30 sluice job show "$id"
+  sluice job tfs "$id" --json | jq -r '.tasks[] | select(.state == "done") | .input' >"$FARM/done"
+  while read -r input; do
+    found=0
+    for f in "$FARM"/out/"$(basename "$input" .tf)".0.digits "$FARM"/old*/"$(basename "$input" .tf)".0.digits; do
+      if [ -e "$f" ]; then [ -s "$f.json" ]; found=$((found + 1)); fi
+    done
+    [ "$found" -eq 1 ] || { echo "$input: done, and $found results"; false; }
+  done <"$FARM/done"
+  for f in "$FARM"/out/*.json "$FARM"/old*/*.json; do [ ! -e "$f" ] || [ -e "${f%.json}" ]; done
+  # what failed of it was tried as often as it may be, and can be had with a rerun
+  if json '.tasks[].attempt' sluice job tfs "$id" -t failed | grep -qvx 3; then sluice job tfs "$id" -t failed; false; fi
+  if [ "$(json '.jobs[0].failed' sluice job show "$id")" -gt 0 ]; then sluice job rerun "$id" --failed; fi
+  sluice wait job "$id" --timeout 60s
+  is '.jobs[0].done' 30 sluice job show "$id"
+  sluice check
+}
+
 @test "B24 a worker is killed, half of a result is on its disk: only whole results are seen, both tries are kept, the job is not failed" {
   farm_up --nodes mi50:2 --nominal mi50=1500
   sluice move mi50-001 --to async --wait --timeout 20s

@@ -519,6 +519,41 @@ static void what_cannot_be_published_fails(void **state)
         FREE(a[i]);
 }
 
+/* The folder was moved, or somebody tidied up: the input is there, and the next try may find the folder again. After the last one it has failed, over a
+ * restart too. */
+static void what_was_lost_before_it_was_published_is_tried_again(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 3 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (unsigned i = 1; i <= 3; i++) {
+        Sluice__Assign *a = assigned_within(10, &n);
+        assert_non_null(a);
+        assert_int_equal(a->fence->attempt, i);
+        answer_built(n, a);
+        answer_done(n, a, true);
+        world_turn();
+        if (i == 2)                                      /* accepted before, and told after a start */
+            restart();
+        world_turn();
+        assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+        answer_unpublished(n, a, "OutputFailed", "x.0.digits, which was delivered, is not there any more");
+        world_turn();
+        world_check();
+        assert_int_equal(the_job(id)->n[TASK_DONE], 0);
+        assert_int_equal(the_job(id)->n[TASK_WAITING], i < 3);
+        FREE(a);
+    }
+    for (int i = 0; i < 100 && !the_job(id)->ended; i++)
+        world_pass(0.05);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_FAILED);
+    assert_int_equal(the_job(id)->work.retried, 2);
+    assert_string_equal(the_job(id)->task[0].code, "OutputFailed");
+    tries_are(id, 0, "1 failed OutputFailed, 2 failed OutputFailed, 3 failed OutputFailed");
+}
+
 /* No other node is asked for what no node can do, and none is blamed. */
 static void a_name_that_is_taken_is_tried_once(void **state)
 {
@@ -608,6 +643,7 @@ int main(void)
         WITH_WORLD(what_kills_workers_is_set_aside),
         WITH_WORLD(a_worker_dies_of_what_its_devices_had),
         WITH_WORLD(what_cannot_be_published_fails),
+        WITH_WORLD(what_was_lost_before_it_was_published_is_tried_again),
         WITH_WORLD(a_name_that_is_taken_is_tried_once),
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),
         WITH_WORLD(B16_refusals_in_a_row_make_the_pause_longer),
