@@ -123,21 +123,16 @@ static bool has_wrong_results(const struct node *n)
     return false;
 }
 
-static bool has_gone(const struct node *n)
-{
-    return n->contact == SLUICE__CONTACT__LOST;
-}
-
 static void about_nodes(struct alarms *a)
 {
     struct listed lost = { 0 }, aside = { 0 }, classless = { 0 }, trouble = { 0 }, clocks = { 0 }, old = { 0 }, wrong = { 0 };
-    double now = clock_mono_s();
+    double since_s;
 
     for (struct node *n = farm_first(a->d->farm); n != NULL; n = n->hh.next) {
         bool here = n->contact == SLUICE__CONTACT__UP;
 
-        if (n->added && has_gone(n))
-            list_add(&lost, n->name, now - n->last_contact, NULL);
+        if (n->added && node_has_gone(n, &since_s))
+            list_add(&lost, n->name, since_s, NULL);
         if (n->added && conf_class_find(a->d->conf, n->class) == NULL)
             list_add(&classless, n->name, 0, NULL);
         if (!n->added && here)

@@ -17,6 +17,7 @@
 #include "counters.h"
 #include "events.h"
 #include "flow.h"
+#include "health.h"
 #include "log.h"
 #include "mark.h"
 #include "mem.h"
@@ -30,7 +31,7 @@ struct farm {
     struct sluiced *d;
     struct node *by_name;
     ev_timer tick;
-    double last_tick, stalled_most;
+    double began, last_tick, stalled_most;
     unsigned ticks;
 };
 
@@ -124,7 +125,7 @@ struct farm *farm_create(struct sluiced *d)
     struct farm *f = mem_zalloc(sizeof(*f));
 
     f->d = d;
-    f->last_tick = clock_mono_s();
+    f->began = f->last_tick = clock_mono_s();
     ev_timer_init(&f->tick, farm_tick, tick_s, tick_s);
     ev_set_priority(&f->tick, EV_MINPRI);            /* whatever can be read is read before anybody is called silent */
     f->tick.data = f;
@@ -216,6 +217,15 @@ unsigned farm_usable(struct farm *f, int pool)
 unsigned farm_good(struct farm *f, int pool)
 {
     return count_nodes(f, pool, verdict_is_good);
+}
+
+bool node_has_gone(const struct node *n, double *since_s)
+{
+    const struct farm *f = n->d->farm;
+    bool never = n->contact == SLUICE__CONTACT__NEVER;
+
+    *since_s = clock_mono_s() - (never ? f->began : n->last_contact);
+    return never ? health_was_here(n) && *since_s > n->d->conf->limits.contact_timeout : n->contact == SLUICE__CONTACT__LOST;
 }
 
 double farm_stalled_s(const struct farm *f)

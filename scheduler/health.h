@@ -17,6 +17,7 @@ void health_destroy(struct health *h);
 /* ---- at start-up ---- */
 void health_restore_mark(struct node *n, const struct row_mark *row);       /* open or cleared: counts in its window, unless the brake was reset since */
 void health_restore_device(struct node *n, const struct row_device *row);    /* one that was seen on it */
+bool health_was_here(const struct node *n);      /* a worker of it registered once, perhaps before our start */
 void health_restore_boot(struct node *n, const struct row_boot *row);        /* what its machine was started as, when it registered last */
 int  health_restore(struct health *h, struct db *db, struct err *e);        /* the brakes */
 

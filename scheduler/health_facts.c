@@ -47,6 +47,11 @@ static void look_at_boot(struct node *n)
     change_put(c, CHANGE_KEEP, NULL, NULL);
 }
 
+bool health_was_here(const struct node *n)
+{
+    return n->health != NULL && n->health->boot_id[0] != '\0';
+}
+
 void health_restore_boot(struct node *n, const struct row_boot *row)
 {
     snprintf(health_of(n)->boot_id, sizeof(n->health->boot_id), "%.63s", row->boot);

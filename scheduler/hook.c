@@ -53,6 +53,7 @@ struct known {
     char *heard_text;                    /* heard, folded */
     bool seen;
     bool restored;                       /* told before our start */
+    double not_before;                   /* monotonic s: a call about it failed */
 };
 
 struct call {
@@ -73,7 +74,6 @@ struct hook {
     ev_async ended;
     pthread_t thread;
     struct call *call;                   /* NULL: none is under way */
-    double not_before;                   /* monotonic s */
     double settled_at;                   /* until then what was told before our start may not be back yet: nodes have to come into contact, or to be lost again */
     char *stored;                        /* what the state has of what was told */
 };
@@ -223,7 +223,7 @@ static int thread_start(struct hook *h)
     return rc;
 }
 
-static void call_start(struct hook *h, const struct known *k)
+static void call_start(struct hook *h, struct known *k)
 {
     struct call *c = mem_zalloc(sizeof(*c));
     char *line = line_of(k);
@@ -242,7 +242,7 @@ static void call_start(struct hook *h, const struct known *k)
     }
     log_warning("alarm %s: could not be told: %s", k->word, line == NULL ? "it is no text" : "no thread");
     h->call = NULL;
-    h->not_before = clock_mono_s() + again_s;
+    k->not_before = clock_mono_s() + again_s;
     call_free(c);
 }
 
@@ -256,7 +256,7 @@ static void known_heard(struct known *k, unsigned count, struct hostlist *things
     k->heard_text = things == NULL ? NULL : hostlist_fold(things);
 }
 
-static struct known *known_find(struct hook *h, const char *word, const char *about)
+static struct known *known_find(const struct hook *h, const char *word, const char *about)
 {
     struct known *k;
 
@@ -385,7 +385,8 @@ static void ended_cb(struct ev_loop *loop, ev_async *w, int events)
     } else if (c->rc < 0) {
         counters_add(h->d->counters, "alarm_calls_failed", 1);
         log_warning("alarm %s: not told: %s; again in %g s", c->word, c->why.text, again_s);
-        h->not_before = clock_mono_s() + again_s;
+        if (k != NULL)
+            k->not_before = clock_mono_s() + again_s;        /* the others need not wait for it */
     }
     call_free(c);
     store(h);
@@ -443,7 +444,14 @@ static bool is_under_way(const struct hook *h, const struct known *k)
     return h->call != NULL && strcmp(h->call->word, k->word) == 0 && strcmp(h->call->about, k->about) == 0;
 }
 
-/* Brings what is known up to date; the first that the program does not know so, or NULL. */
+int64_t hook_since(const struct hook *h, const struct alarm *a)
+{
+    const struct known *k = h == NULL ? NULL : known_find(h, a->word, a->about == NULL ? "" : a->about);
+
+    return k == NULL || k->count == 0 ? 0 : k->since;
+}
+
+/* Brings what is known up to date; the first that the program does not know so and that may be told now, or NULL. */
 static struct known *look(struct hook *h)
 {
     struct known *k, *next, *news = NULL;
@@ -456,7 +464,7 @@ static struct known *look(struct hook *h)
         if (!k->seen)
             k->count = 0;
         if (is_news(h, k))
-            news = news == NULL ? k : news;
+            news = news == NULL && clock_mono_s() >= k->not_before ? k : news;
         else if (is_settling(h, k))
             continue;
         else if (k->count > 0)
@@ -474,11 +482,9 @@ static void look_cb(struct ev_loop *loop, ev_timer *t, int events)
 
     (void)loop;
     (void)events;
-    if (h->d->conf->alarm.program == NULL)
-        return;
     news = look(h);
     store(h);
-    if (news != NULL && h->call == NULL && clock_mono_s() >= h->not_before)
+    if (news != NULL && h->call == NULL && h->d->conf->alarm.program != NULL)
         call_start(h, news);
 }
 

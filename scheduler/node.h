@@ -90,6 +90,7 @@ struct node *farm_first(struct farm *f);                                /* in na
 unsigned farm_count(const struct farm *f);
 unsigned farm_usable(struct farm *f, int pool);                         /* nodes of the pool that take work now */
 unsigned farm_good(struct farm *f, int pool);                           /* those, and those that only want a lease: what min_good counts */
+bool     node_has_gone(const struct node *n, double *since_s);          /* out of contact that had been in contact, perhaps before our start; for so long, or since our start */
 double   farm_stalled_s(const struct farm *f);                          /* the longest time our own loop stood still */
 
 /* node_register.c: handlers of a worker's messages, for session.c's table */

@@ -21,6 +21,7 @@
 #include "events.h"
 #include "flow.h"
 #include "helper.h"
+#include "hook.h"
 #include "log.h"
 #include "mark.h"
 #include "mem.h"
@@ -87,6 +88,7 @@ struct status_lists {
     Sluice__PoolInfo pools[2];
     Sluice__PoolInfo *pool_at[2];
     int64_t now;
+    struct sluiced *d;
 };
 
 static void add_alarm(void *arg, const struct alarm *said)
@@ -99,7 +101,9 @@ static void add_alarm(void *arg, const struct alarm *said)
     a->text = mem_strdup(said->text);
     a->advice = mem_strdup(said->advice);
     a->has_since = true;
-    a->since = l->now - (int64_t)(said->since_s * 1e9);
+    a->since = hook_since(l->d->hook, said);
+    if (a->since == 0)
+        a->since = l->now - (int64_t)(said->since_s * 1e9);
     l->m.alarms = mem_grow(l->m.alarms, l->m.n_alarms + 1, sizeof(*l->m.alarms));
     l->m.alarms[l->m.n_alarms++] = a;
 }
@@ -166,7 +170,7 @@ static void status_free(struct status_lists *l)
 void show_status(struct session *s, uint32_t id, const void *message)
 {
     struct sluiced *d = s->d;
-    struct status_lists l = { .m = SLUICE__STATUS__INIT, .now = clock_wall_ns() };
+    struct status_lists l = { .m = SLUICE__STATUS__INIT, .now = clock_wall_ns(), .d = s->d };
 
     (void)message;
     fill_self(d, &l.m);

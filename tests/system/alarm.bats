@@ -126,3 +126,32 @@ told() { [[ $(jq -r '[.alarm, .state] | join(" ")' "$FARM/told" 2>/dev/null | pa
   daemon
   wait_until 10 heard ClassUnknown "raised 1 n8,raised 1 n9,over 0 -"
 }
+
+@test "a node that was lost before a kill and restart of sluiced is lost after it: the alarm stands, and is not told to be over" {
+  sed -i '/^pool/d' "$FARM/conf"; printf 'limits { contact_timeout = 1 }\n' >>"$FARM/conf"
+  program "cat >>$FARM/told"
+  daemon
+  nodes_add 'n[1-3]'
+  start first -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --count 1 --quiet
+  start rest -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --first 2 --count 1 --quiet
+  kill -KILL "$PID_first"
+  lost() { [[ $(jq -r 'select(.alarm == "NodesLost" and .things == "n1") | .state' "$FARM/told" 2>/dev/null | paste -sd,) == "$1" ]]; }
+  wait_until 20 lost raised
+  daemon_kill
+  daemon
+  wait_until 20 eval '[[ $(alarm NodesLost) == *n1* ]]'
+  sleep 4                                      # in which it must not be told to be over
+  lost raised
+  [ "$(sluice status --json | jq -r '.status[0].alarms[] | select(.word == "NodesLost") | .since')" = "$(jq -r .since "$FARM/told")" ]
+  is '[.status[0].alarms[].text | test("n3")] | any' false sluice status      # it was never there
+  start first -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --width 1 --count 1 --quiet
+  wait_until 20 eval '[[ $(jq -r "select(.alarm == \"NodesLost\") | .state" "$FARM/told" | tail -n 1) == over ]]'
+}
+
+@test "a call that fails keeps no other alarm waiting" {
+  program "line=\$(cat); [[ \$line != *PoolMinimum* ]] || exit 1; echo \"\$line\" >>$FARM/told"
+  daemon
+  wait_until 10 grep -q 'alarm PoolMinimum: not told' "$FARM/sluiced.log"
+  workers 1 --width 1
+  wait_until 10 told "NotAdded raised"         # well before the other one is tried again
+}

@@ -1469,7 +1469,7 @@ static void whatever_slurm_does_the_loop_is_no_later_than_its_timer(void **state
     pthread_join(w.thread, NULL);
     ev_timer_stop(f->loop, &b.timer);
     print_message("[          ] the loop was late by %.1f ms at most, a thread beside it by %.1f ms\n", b.late * 1e3, w.late * 1e3);
-    if (b.late > w.late + 0.05)
+    if (b.late > w.late + 0.25)          /* a call that waits for Slurm takes seconds */
         fail_msg("the loop was late by %.1f ms, a thread beside it by %.1f ms", b.late * 1e3, w.late * 1e3);
     peer_close(p);
 }
