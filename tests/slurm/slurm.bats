@@ -332,7 +332,7 @@ was_late() { [[ -e $FARM/late.slurm_$1 ]] || { ls "$FARM"; return 1; }; }
   fakes 2 --seconds-per-tf 0.3 --leak-dir "$FARM/leaks"
   wait_until 20 has_res n1
   run_start --sources 1
-  source_start --count 1 --hold --rate 20 --size 100000 --tfs 1000000
+  source_start --count 1 --hold --rate 3 --size 100000 --tfs 1000000
   wait_until 20 done_at_least 5
   for ((i = 0; i < $(scaled 6); i++)); do
     to=online; ((i % 2 == 0)) || to=async
