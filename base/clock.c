@@ -236,7 +236,8 @@ static bool rfc3339(const char *p, int64_t *wall_ns)
 }
 
 /* HH:MM in local time: today's, or tomorrow's when today's is past. */
-static bool time_of_day(const char *p, int64_t now_ns, int64_t *wall_ns)
+/* The next one, or with way = -1 the last one. */
+static bool time_of_day(const char *p, int64_t now_ns, int way, int64_t *wall_ns)
 {
     time_t now = (time_t)(now_ns / CLOCK_SECOND), then;
     struct tm tm;
@@ -244,15 +245,15 @@ static bool time_of_day(const char *p, int64_t now_ns, int64_t *wall_ns)
 
     if (!fixed(&p, 2, 0, 23, &hour) || !letter(&p, ":") || !fixed(&p, 2, 0, 59, &minute) || *p != '\0')
         return false;
-    for (int day = 0; day <= 1; day++) {
+    for (int days = 0; days <= 1; days++) {
         localtime_r(&now, &tm);
-        tm.tm_mday += day;
+        tm.tm_mday += way * days;
         tm.tm_hour = hour;
         tm.tm_min = minute;
         tm.tm_sec = 0;
         tm.tm_isdst = -1;
         then = mktime(&tm);
-        if (then > now)
+        if (way > 0 ? then > now : then <= now)
             break;
     }
     *wall_ns = (int64_t)then * CLOCK_SECOND;
@@ -271,8 +272,20 @@ int clock_parse_time(const char *text, int64_t now_wall_ns, int64_t *wall_ns, st
         *wall_ns = now_wall_ns + ns;
         return 0;
     }
-    if (time_of_day(text, now_wall_ns, wall_ns) || rfc3339(text, wall_ns))
+    if (time_of_day(text, now_wall_ns, 1, wall_ns) || rfc3339(text, wall_ns))
         return 0;
     return err_set(e, ERR_USAGE, "'%s' is not a time; accepted: now, now+1h (90s, 15m, 2d), 22:00 (the next one), "
                    "2026-11-30T22:00:00+01:00", text);
+}
+
+int clock_parse_past(const char *text, int64_t now_wall_ns, int64_t *wall_ns, struct err *e)
+{
+    int64_t ago;
+
+    if (clock_parse_duration(text, &ago, NULL) == 0)
+        *wall_ns = now_wall_ns - ago;
+    else if (!time_of_day(text, now_wall_ns, -1, wall_ns) && !rfc3339(text, wall_ns))
+        return err_set(e, ERR_USAGE, "'%s' is neither a time nor how long ago; accepted: 1h (90s, 15m, 2d), 22:00 (the last one), "
+                       "2026-11-30T22:00:00+01:00", text);
+    return 0;
 }

@@ -22,6 +22,8 @@ int clock_parse_duration(const char *text, int64_t *ns, struct err *e);
 int clock_parse_limit(const char *text, int64_t *ns, struct err *e);
 /* "now", "now+1h", "22:00" (the next one), RFC 3339: wall ns. */
 int clock_parse_time(const char *text, int64_t now_wall_ns, int64_t *wall_ns, struct err *e);
+/* How long ago ("1h"), "22:00" (the last one), RFC 3339: wall ns. For --since. */
+int clock_parse_past(const char *text, int64_t now_wall_ns, int64_t *wall_ns, struct err *e);
 /* "1d02h", "4m05s", "300ms": the two largest units, for people. Returns out. */
 const char *clock_duration_text(int64_t ns, char out[CLOCK_TEXT]);
 

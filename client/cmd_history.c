@@ -29,14 +29,11 @@ static int parse_since(const struct args *a, Sluice__GetHistory *q, struct err *
 {
     const char *text = args_text(a, "since", NULL);
     char shown[CLOCK_TEXT];
-    int64_t ago;
 
     if (text == NULL)
         return 0;
-    if (clock_parse_duration(text, &ago, NULL) == 0)
-        q->since = clock_wall_ns() - ago;
-    else if (clock_parse_time(text, clock_wall_ns(), &q->since, e) < 0)
-        return err_prefix(e, "--since is a time, or a duration (so long ago)");
+    if (clock_parse_past(text, clock_wall_ns(), &q->since, e) < 0)
+        return err_prefix(e, "--since");
     q->has_since = 1;
     fprintf(stderr, "since %s\n", clock_rfc3339(q->since, shown));
     return 0;

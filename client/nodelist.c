@@ -16,14 +16,17 @@ struct words {
     Sluice__Nodes *nodes;           /* asked for when the first word comes */
 };
 
+/* What is not added belongs to no pool or class; a mark it may have. */
 static bool in_word(const Sluice__Node *n, const char *word)
 {
+    if (strcmp(word, "@marked") == 0)
+        return n->n_marks > 0;
+    if (!n->added)
+        return false;
     if (strcmp(word, "@all") == 0)
         return true;
     if (strcmp(word, "@online") == 0 || strcmp(word, "@async") == 0)
         return str_equal(n->pool, word + 1);
-    if (strcmp(word, "@marked") == 0)
-        return n->n_marks > 0;
     return strncmp(word, "@class:", 7) == 0 && str_equal(n->class_, word + 7);
 }
 

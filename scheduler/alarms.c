@@ -137,7 +137,7 @@ static void about_nodes(struct alarms *a)
             list_add(&classless, n->name, 0, NULL);
         if (!n->added && here)
             list_add(&aside, n->name, 0, NULL);
-        if (n->added && here && n->report != NULL && n->report->trouble != NULL && n->report->trouble[0] != '\0')
+        if (n->added && here && n->report != NULL && n->report->trouble != NULL && n->report->trouble[0] != '\0' && !node_says_resizing(n))
             list_add(&trouble, n->name, 0, n->report->trouble);
         if (here && n->clock.known && (n->clock.low > clock_limit_s || n->clock.high < -clock_limit_s))
             list_add(&clocks, n->name, 0, NULL);

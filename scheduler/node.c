@@ -144,7 +144,7 @@ static const char *trouble_word(const struct node *n)
     return r->word == NULL || r->word[0] == '\0' ? "WorkerTrouble" : r->word;
 }
 
-static bool says_resizing(const struct node *n)
+bool node_says_resizing(const struct node *n)
 {
     return trouble_word(n) != NULL && strcmp(trouble_word(n), "Resizing") == 0;
 }
@@ -197,7 +197,7 @@ void node_judge(const struct node *n, struct verdict *v)
     moving = is_moving(n);
     if (moving)
         why_add(v, "Moving");
-    if (shm_is_resizing(n) || says_resizing(n)) {
+    if (shm_is_resizing(n) || node_says_resizing(n)) {
         why_add(v, "Resizing");
         moving = true;
     }
@@ -220,7 +220,7 @@ void node_judge(const struct node *n, struct verdict *v)
             why_add(v, "Cooldown");
             error = true;
         }
-        if (trouble_word(n) != NULL && !says_resizing(n)) {
+        if (trouble_word(n) != NULL && !node_says_resizing(n)) {
             why_add(v, trouble_word(n));
             error = true;
         } else if (shm_active(n) == 0) {

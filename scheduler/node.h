@@ -102,6 +102,7 @@ void node_detach(struct node *n, const char *why);
 void node_admitted(struct node *n);
 
 /* node.c */
+bool node_says_resizing(const struct node *n);                           /* its buffer gets another size just now */
 void node_judge(const struct node *n, struct verdict *v);
 bool verdict_is_good(const struct verdict *v);
 const char *verdict_cause(const struct verdict *v);                     /* the first reason that takes the node out; NULL: none */

@@ -470,7 +470,7 @@ static struct node *asked_node(struct session *s, const Sluice__GetLogs *m, stru
     if (n == NULL)
         return err_null(e, ERR_NOT_FOUND, "node %.63s: there is no such node", m->node);
     if (n->session == NULL)
-        return err_null(e, ERR_UNREACHABLE, "node %s: no contact with its worker", n->name);
+        return err_null(e, ERR_STATE, "node %s: no contact with its worker", n->name);
     if (s->d->show->n_logs >= MOST_LOG_QUESTIONS)
         return err_null(e, ERR_STATE, "%d questions for logs are open already; try again", MOST_LOG_QUESTIONS);
     return n;

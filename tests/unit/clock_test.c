@@ -104,6 +104,33 @@ static void a_time_is_now_or_named(void **state)
     }
 }
 
+static void the_past_is_a_time_or_so_long_ago(void **state)
+{
+    const int64_t now = INT64_C(1796032800) * S;        /* 2026-11-30T10:00:00Z */
+    static const struct good good[] = {
+        { "1h", INT64_C(1796029200) * S },
+        { "09:59", INT64_C(1796032740) * S },
+        { "10:00", INT64_C(1796032800) * S },
+        { "10:01", INT64_C(1795946460) * S },           /* yesterday's */
+        { "2026-11-30T05:30:00-04:30", INT64_C(1796032800) * S },
+    };
+    static const char *const bad[] = { "", "now+1h", "24:00", "9:00", "-1h", "0", "30" };
+    struct err e;
+    int64_t ns;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        if (clock_parse_past(good[i].text, now, &ns, &e) != 0)
+            fail_msg("%s: %s", good[i].text, e.text);
+        assert_int_equal(ns, good[i].ns);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        if (clock_parse_past(bad[i], now, &ns, &e) != -1)
+            fail_msg("'%s' was taken", bad[i]);
+        assert_non_null(strstr(e.text, "accepted"));
+    }
+}
+
 static void times_are_shown_with_their_offset(void **state)
 {
     char out[CLOCK_TEXT];
@@ -159,6 +186,7 @@ int main(void)
         cmocka_unit_test(a_duration_needs_its_unit),
         cmocka_unit_test(a_limit_takes_slurms_six_forms),
         cmocka_unit_test(a_time_is_now_or_named),
+        cmocka_unit_test(the_past_is_a_time_or_so_long_ago),
         cmocka_unit_test(times_are_shown_with_their_offset),
         cmocka_unit_test(durations_are_shown_by_two_units),
         cmocka_unit_test(the_monotonic_clock_does_not_run_back),
