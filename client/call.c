@@ -271,6 +271,12 @@ static void *not_over(double limit_s, struct err *e)
     return err_null(e, ERR_TIMEOUT, "not over within %g s", limit_s);
 }
 
+/* A local sluiced that ended without a word: an orderly one takes its socket along. */
+static bool has_left_its_socket(const struct context *ctx)
+{
+    return !ctx->tcp && access(ctx->address + strlen("unix:"), R_OK | W_OK) == 0;
+}
+
 void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double *left, double away_s, struct err *e)
 {
     int64_t start = clock_mono_ns();
@@ -290,7 +296,7 @@ void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice
         if (ctx->seen != 0 && limit_s > 0 && seconds_since(start) >= limit_s && (c.expired || c.err.code == ERR_UNREACHABLE))
             return not_over(limit_s, e);
         /* Only a sluiced that was there once may be waited for, and only while it is away. */
-        if (c.err.code != ERR_UNREACHABLE || ctx->seen == 0 || seconds_since(ctx->seen) > away_s)
+        if (c.err.code != ERR_UNREACHABLE || (ctx->seen == 0 && !has_left_its_socket(ctx)) || seconds_since(ctx->seen != 0 ? ctx->seen : start) > away_s)
             return NULL;
         nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     }

@@ -15,7 +15,7 @@ void *call(struct context *ctx, const ProtobufCMessage *question, Sluice__Type w
 /* Several messages over one connection: each but the last is answered by Ok before the next is asked for. next: the i-th, NULL after the last; it belongs to the
  * caller and lives until the next call. Begun anew when sluiced is busy. */
 void *call_series(struct context *ctx, const ProtobufCMessage *(*next)(void *arg, size_t i), void *arg, Sluice__Type want, double limit_s, struct err *e);
-/* The same for waits: a sluiced that restarts meanwhile is asked again, until it was away for away_s. At most limit_s (0: for ever), wherever sluiced is: what is
+/* The same for waits: a sluiced that restarts meanwhile, or that was killed and left its socket, is asked again, until it was away for away_s. At most limit_s (0: for ever), wherever sluiced is: what is
  * left of them is put into *left, a field of the question, before each try; an answer that sluiced gives at the end of that has a second to come. */
 void *call_patient(struct context *ctx, const ProtobufCMessage *question, Sluice__Type want, double limit_s, double *left, double away_s, struct err *e);
 void  call_free(void *message);         /* NULL is fine */

@@ -192,7 +192,8 @@ static void about_full_jobs(struct alarms *a)
     if (n == 0)
         return;
     snprintf(text, sizeof(text), "%u job%s paused, job %llu first: %.300s", n, n == 1 ? " is" : "s are", (unsigned long long)first, why);
-    a->fn(a->arg, &(struct alarm){ .word = "JobsPaused", .text = text, .count = n, .advice = "make room there; they go on by themselves within seconds" });
+    a->fn(a->arg, &(struct alarm){ .word = "JobsPaused", .text = text, .count = n, .advice = strncmp(why, "OutputReadOnly", 14) == 0 ? "make that file system writable again; they go on by themselves within seconds"
+                                                                      : "make room there; they go on by themselves within seconds" });
 }
 
 static void about_pools(struct alarms *a)

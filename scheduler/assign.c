@@ -10,6 +10,7 @@
 #include <string.h>
 #include "chan.h"
 #include "flow_core.h"
+#include "job.h"
 #include "log.h"
 #include "mem.h"
 #include "nice.h"
@@ -46,6 +47,7 @@ static int open_send(const struct fnode *n, struct work *w)
     m.backends = w->backends;
     m.options = w->options;
     m.output = w->output;
+    m.owner = w->is_job ? job_of(w)->owner : NULL;
     m.has_key = true;
     m.key = (ProtobufCBinaryData){ sizeof(w->key), w->key };
     m.has_pull_timeout = m.has_process_timeout = m.has_deliver_timeout = true;

@@ -96,6 +96,7 @@ struct jobs {
 const char *jobs_word(struct jobs *jobs, const char *text);
 void words_free(struct word **words);
 enum { JOBS_KEPT = 1000, JOBS_DETAILED = 64, TASKS_DETAILED = 2000000 };
+#define JOB_PRUNED_TEXT "are no longer kept: they were pruned, by number (limits.job_tfs) or by age (limits.job_age)"
 enum { JOB_PRUNING = 1, JOB_PRUNED };        /* of its row */
 
 static inline struct job *job_of(struct work *w) { return (struct job *)w; }
@@ -120,6 +121,8 @@ char *after_text(const struct after *a);                                 /* NULL
 const char *job_waits_for(const struct job *j);
 /* The state of the job that it comes after as the database has it: told at the start, when memory has that job no more. */
 void after_restore(struct job *j, const struct row_job *row);
+/* joblist.c: why nothing more of it is given out, a stable code or what a person said; NULL: nothing keeps it */
+const char *job_why(const struct job *j);
 /* jobpace.c */
 void   pace_look(struct job *j, double now);
 /* TFs a second now, and s until all are settled; false: not known. */

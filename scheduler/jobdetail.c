@@ -49,7 +49,7 @@ static void done(void *arg)
         x->read.n_files = 0;
     }
     if (x->rc == 0 && (j == NULL || j->task == NULL))
-        x->rc = err_set(&x->why, ERR_NOT_FOUND, "the tasks of job %" PRIu64 " are no longer kept", x->id);
+        x->rc = err_set(&x->why, ERR_NOT_FOUND, "the tasks of job %" PRIu64 " " JOB_PRUNED_TEXT, x->id);
     x->then(x->arg, x->rc < 0 ? NULL : j, &x->why);
     job_free_details(&x->read);
     words_free(&x->words.words);
@@ -67,7 +67,7 @@ void job_detail(struct sluiced *d, uint64_t id, void (*then)(void *arg, struct j
         return;
     }
     if (j == NULL || j->pruned) {
-        err_set(&e, ERR_NOT_FOUND, j ? "the tasks of job %" PRIu64 " are no longer kept: it ended too long ago" : "no job %" PRIu64, id);
+        err_set(&e, ERR_NOT_FOUND, j ? "the tasks of job %" PRIu64 " " JOB_PRUNED_TEXT : "no job %" PRIu64, id);
         then(arg, NULL, &e);
         return;
     }

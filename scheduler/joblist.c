@@ -17,7 +17,7 @@
 #include "str.h"
 
 /* A stable code, or what a person said. */
-static const char *why_of(const struct job *j)
+const char *job_why(const struct job *j)
 {
     if (j->loading && !j->ended)
         return j->unread ? j->unread : "Loading";
@@ -69,7 +69,7 @@ static Sluice__Job *job_message(const struct job *j)
     m->ended = j->ended;
     m->workflow = w->workflow;
     m->output = w->output;
-    m->why = (char *)why_of(j);
+    m->why = (char *)job_why(j);
     m->retried = w->retried;
     m->preempted = w->preempted;
     m->has_straggler = j->straggler > 0;
@@ -169,9 +169,9 @@ uint64_t job_wants_nodes(struct sluiced *d, const char *class, uint64_t *first)
 
 static bool is_stuck(const struct job *j)
 {
-    const char *w = j->work.why;             /* before why_of, which looks at all nodes where some could take it */
+    const char *w = j->work.why;             /* before job_why, which looks at all nodes where some could take it */
 
-    return w != NULL && j->n[TASK_RUNNING] == 0 && (strcmp(w, "WaitingForNodes") == 0 || strcmp(w, "WaitingForClass") == 0) && why_of(j) == w;
+    return w != NULL && j->n[TASK_RUNNING] == 0 && (strcmp(w, "WaitingForNodes") == 0 || strcmp(w, "WaitingForClass") == 0) && job_why(j) == w;
 }
 
 /* Work that no node of its pool can take as things are now. */

@@ -17,6 +17,31 @@
 
 enum { FILES_AT_ONCE = 2000 };           /* named in the loop: a millisecond or two */
 
+enum { STEM_MOST = 180, STEM_KEPT = 160 };       /* bytes; of a longer one so many, and what tells it from all others that begin alike */
+
+/* FNV-1a. */
+static uint64_t mixed(const char *text)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        h = (h ^ *p) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Takes it; cut between two characters. */
+static char *stem_shortened(char *stem)
+{
+    uint64_t whole = mixed(stem);
+    size_t n = STEM_KEPT;
+
+    while (n > 0 && ((unsigned char)stem[n] & 0xc0) == 0x80)
+        n--;
+    char *shorter = mem_printf("%.*s-%016" PRIx64, (int)n, stem, whole);
+    free(stem);
+    return shorter;
+}
+
 /* The name of a file without its folder and a trailing ".tf", safe as a part of a file's name. */
 static char *stem_of(const char *path)
 {
@@ -26,8 +51,8 @@ static char *stem_of(const char *path)
 
     if (n > 3 && strcmp(stem + n - 3, ".tf") == 0)
         stem[n -= 3] = '\0';
-    if (n > 180)
-        stem[180] = '\0';
+    if (n > STEM_MOST)
+        stem = stem_shortened(stem);
     if (stem[0] == '\0' || stem[0] == '.')
         stem[0] = '_';
     if (stem[0] == '_' && n == 0) {

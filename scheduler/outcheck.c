@@ -141,8 +141,10 @@ void outcheck_answer(struct session *s, uint32_t id, const void *m)
         over(f, c, 0, str_is_empty(x->real) ? NULL : x->real, NULL);
         return;
     }
-    err_set(&e, x->code <= ERR_LOST ? (enum err_code)x->code : ERR_FAILED, "results cannot be put into the output folder %.300s: node %s says: %.200s", c->output,
-            s->node->name, x->text ? x->text : "no");
+    char *says = mem_printf("node %s says: %s", s->node->name, x->text ? x->text : "no");
+    int room = (int)sizeof(e.text) - 60 - (int)strlen(says);                     /* the reason whole, of the folder what has room */
+    err_set(&e, x->code <= ERR_LOST ? (enum err_code)x->code : ERR_FAILED, "results cannot be put into the output folder %.*s: %s", room > 0 ? room : 0, c->output, says);
+    free(says);
     over(f, c, -1, NULL, &e);
 }
 

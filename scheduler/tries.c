@@ -119,7 +119,7 @@ void job_tries(struct session *s, uint32_t id, const void *m)
     else if (q->tf >= j->n_tasks)
         err_set(&e, ERR_NOT_FOUND, "job %" PRIu64 " has no TF %" PRIu64 ": it has %" PRIu64 ", from 0 on", q->job, q->tf, j->n_tasks);
     else if (j->pruned)
-        err_set(&e, ERR_NOT_FOUND, "the tries of job %" PRIu64 " are no longer kept: it ended too long ago", q->job);
+        err_set(&e, ERR_NOT_FOUND, "the tries of job %" PRIu64 " " JOB_PRUNED_TEXT, q->job);
     else {
         struct tries *x = mem_zalloc(sizeof(*x));
         *x = (struct tries){ .ref = session_refer(s, id), .d = s->d, .dir = mem_strdup(s->d->conf->state_dir), .output = mem_strdup(j->work.output),

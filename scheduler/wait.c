@@ -139,21 +139,30 @@ void wait_job_over(struct job *j)
         each_ask(j->jobs->d->runs, true, j->work.id, over_job, j);
 }
 
+/* Somebody gives up: of a job of which nothing runs, why that is so. */
+static void answer_late(struct runs *runs, const struct wait_ask *a)
+{
+    const struct job *j = a->is_job ? job_find(runs->d->jobs, a->id) : NULL;
+    const char *why = j != NULL && j->n[TASK_RUNNING] == 0 ? job_why(j) : NULL;
+    char text[300];
+
+    snprintf(text, sizeof(text), "%s %" PRIu64 ": is not over yet%s%.200s", a->is_job ? "job" : "run", a->id, why ? ", it waits: " : "", why ? why : "");
+    answer(a->ref, ERR_TIMEOUT, text);
+}
+
 void wait_tick(struct runs *runs, double now)
 {
     for (struct wait_ask **p = &runs->waits; *p;) {
         struct wait_ask *a = *p;
         bool gone = session_find(a->ref) == NULL;
-        char text[80];
 
         if (!gone && (a->until == 0 || now < a->until)) {
             p = &a->next;
             continue;
         }
         *p = a->next;
-        snprintf(text, sizeof(text), "%s %" PRIu64 ": is not over yet", a->is_job ? "job" : "run", a->id);
         if (!gone)
-            answer(a->ref, ERR_TIMEOUT, text);
+            answer_late(runs, a);
         free(a);
     }
 }

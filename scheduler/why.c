@@ -312,6 +312,8 @@ static int why_task(struct job *j, uint64_t number, Sluice__Why *m, struct err *
 {
     if (number >= j->n_tasks)
         return err_set(e, ERR_NOT_FOUND, "job %" PRIu64 " has no TF %" PRIu64 ": it has %" PRIu64 ", from 0 on", j->work.id, number, j->n_tasks);
+    if (j->task == NULL && j->pruned)
+        return err_set(e, ERR_NOT_FOUND, "the tasks of job %" PRIu64 " " JOB_PRUNED_TEXT, j->work.id);
     if (j->task == NULL)
         return err_set(e, ERR_STATE, "the tasks of job %" PRIu64 " are not in memory: sluice job tfs %" PRIu64 " reads them", j->work.id, j->work.id);
 

@@ -219,6 +219,9 @@ static char *provenance(const struct held *h, const Sluice__RecoDone *m, const S
     set_text(j, "digest", o->digest);
     set_number(j, h->key.name.run ? "run" : "job", h->key.name.run ? h->key.name.run : h->key.name.job);
     set_number(j, "tf", h->key.name.id);
+    set_text(j, "input", h->input);
+    json_object_set_new(j, "input_offset", h->input != NULL ? json_integer((json_int_t)h->offset) : json_null());
+    set_text(j, "owner", h->work->owner[0] != '\0' ? h->work->owner : NULL);
     set_number(j, "first_orbit", h->first_orbit);
     json_object_set_new(j, "incomplete", json_boolean(h->incomplete));
     set_number(j, "epoch", h->key.fence.epoch);

@@ -76,6 +76,7 @@ static void held_free(struct held *h)
     work_unuse(&h->worker->works, h->work);
     free(h->segment);
     free(h->stem);
+    free(h->input);
     free(h->cancelled);
     free(h->said);
     free(h->answer);

@@ -32,6 +32,7 @@ struct held {
     struct range range;
     struct range *segment; unsigned n_segments;  /* parts in order, as they lie in the buffer */
     char    *stem;
+    char    *input; uint64_t offset;             /* of a job's: the file, and where in it; NULL: it came from sources */
     bool     incomplete;
     uint32_t first_orbit;
     unsigned busy;                               /* who touches the range */

@@ -412,6 +412,8 @@ static void take_in(struct intake *i, const Sluice__Assign *m, struct tf_name na
     h->range = *range;
     h->bytes = range->size;
     h->stem = mem_strdup(m->stem ? m->stem : "");
+    h->input = m->path != NULL && m->path[0] != '\0' ? mem_strdup(m->path) : NULL;
+    h->offset = m->offset;
     h->incomplete = m->incomplete;
     h->first_orbit = m->first_orbit;
     lay_out(h, m);

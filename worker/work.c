@@ -25,6 +25,7 @@ static void work_free(struct works *s, struct work *w)
 {
     HASH_DEL(s->table, w);
     free(w->name);
+    free(w->owner);
     free(w->workflow);
     free(w->backends);
     free(w->options);
@@ -72,6 +73,7 @@ struct work *works_open(struct works *s, const Sluice__RunOpen *m, const struct 
     }
     w->closed = false;
     put(&w->name, m->name);
+    put(&w->owner, m->owner);
     put(&w->workflow, m->workflow);
     put(&w->backends, m->backends);
     put(&w->options, m->options);

@@ -12,7 +12,7 @@
 struct work {
     UT_hash_handle hh;
     struct { uint64_t run, job; } key;           /* one of them is 0 */
-    char    *name, *workflow, *backends, *options;
+    char    *name, *owner, *workflow, *backends, *options;     /* owner: "" where nobody says */
     char    *recipe;                             /* workflow, backends and options in one string: equal recipes are done alike */
     char    *output;                             /* "": nothing is delivered */
     bool     has_key;

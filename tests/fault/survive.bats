@@ -160,6 +160,7 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   wait_until 20 job_is "$id2" .state paused
   [[ $(json '.jobs[0].why' sluice job show "$id2") == "OutputReadOnly: n001: "*"$FARM/out/readonly"*"Read-only file system" ]]
   is '.why[0].code' OutputReadOnly sluice why "$id2"
+  json '.status[0].alarms[] | select(.word == "JobsPaused").advice' sluice status | grep -q 'writable again'
   node_is n001 '[.usable, .state != "error"] | join(" ")' "true true"
   "${IN_disk[@]}" mount -o remount,rw "$FARM/out"
   sluice wait job "$id2" --timeout 60s
@@ -336,9 +337,13 @@ clock_clean() { local f; for f in /dev/shm/faketime_shm_* /dev/shm/sem.faketime_
   json '.why[] | select(.code == "HeldPoison").text' sluice why "$id" | grep -q '1 of those that failed is set aside'
   run sluice wait job "$id"
   [ "$status" -eq 10 ]
-  # it stays so, until somebody says otherwise
+  # it stays so, until somebody says otherwise; who begins to wait while sluiced is dead waits for it, too
   daemon_kill
+  sluice wait job "$id" --timeout 30s 3>&- &
+  waits=$!
   daemon
+  status=0; wait "$waits" || status=$?
+  [ "$status" -eq 10 ]
   [ "$(sluice job tfs "$id" --json | jq -r '.tasks[0].state')" = set-aside ]
   for n in n001 n002; do echo copy >"$FARM/does-$n"; done
   sluice clear @all "mended" --any-owner --repeat-ok >/dev/null 2>&1 || true

@@ -152,6 +152,8 @@ refused() {
   later=$(sluice submit "$f" --workflow none --begin now+1h)
   after=$(sluice submit "$f" --workflow none --after "ok:$held")
   has() { json '.why[].code' sluice why "$1" | grep -qx "$2" || { sluice why "$1"; return 1; }; }
+  run --separate-stderr sluice wait job "$held" --timeout 1s
+  [[ $status -eq 7 && $stderr == *"job $held: is not over yet, it waits: Held"* ]]
   has "$held" Held; has "$later" BeginTime; has "$after" DependencyNotDone
   is '.jobs[0].why' DependencyNotDone sluice job show "$after"
   [ "$(json '.jobs[0] | [.after, .key] | tojson' sluice job show "$after")" = "[\"ok:$held\",null]" ]
@@ -165,6 +167,22 @@ refused() {
   sluice clear mi50-001 "fan replaced" >/dev/null
   sluice wait job "$id" --timeout 30s
   has "$id" Done; has "${id}_0" Done
+  # a result tells by itself what it was made of, and for whom
+  json=$(echo "$FARM"/out/*.0.digits.json)
+  [ "$(jq -r '[.input, .input_offset, .owner] | join(" ")' "$json")" = "$f 0 $(id -un)" ]
+  # names too long for results are shortened, each to one of its own; what refuses others is told whole
+  long=$(printf 'n%.0s' {1..200})
+  cp "$f" "$FARM/${long}a.tf"; cp "$f" "$FARM/${long}b.tf"
+  first=$(sluice submit "$FARM/${long}a.tf" --output "$FARM/long" --hold)
+  other=$(sluice submit "$FARM/${long}b.tf" --output "$FARM/long")
+  run --separate-stderr sluice submit "$FARM/${long}a.tf" --output "$FARM/long"
+  [[ $status -eq 4 && $stderr == *"job $first is on and delivers results of the name nnnn"*"another --output is wanted"* ]]
+  sluice job release "$first"
+  sluice wait job "$first" --timeout 30s
+  sluice wait job "$other" --timeout 30s
+  [ "$(ls "$FARM/long"/*.digits | wc -l)" -eq 2 ]
+  run --separate-stderr sluice submit "$FARM/${long}a.tf" --output "$FARM/long"
+  [[ $status -eq 4 && $stderr == *"nnnn"*".digits"*" is there already: results are never put over other files" ]]
   run --separate-stderr sluice why "${id}_9"; [ "$status" -eq 3 ]
   run --separate-stderr sluice why 9x; [ "$status" -eq 2 ]
   (cd "$FARM/out" && find . -type f | sort | xargs md5sum) >"$FARM/before"

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,6 +192,17 @@ static void a_refusal_keeps_its_code_and_sentence(void **state)
     end(pid);
 }
 
+/* As one that is killed leaves it. */
+static void leave_a_socket(void)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    close(fd);
+}
+
 static void nobody_there_is_unreachable(void **state)
 {
     struct context ctx = context();
@@ -198,12 +211,20 @@ static void nobody_there_is_unreachable(void **state)
     int64_t start = clock_mono_ns();
 
     (void)state;
+    unlink(path);
     assert_null(call(&ctx, &q.base, SLUICE__TYPE__STATUS, 20, &e));
     assert_int_equal(e.code, ERR_UNREACHABLE);
     assert_non_null(strstr(e.text, path));
     assert_null(call_patient(&ctx, &q.base, SLUICE__TYPE__STATUS, 0, NULL, 20, &e));      /* never was there: not waited for */
     assert_int_equal(e.code, ERR_UNREACHABLE);
     assert_true(clock_mono_ns() - start < 15 * CLOCK_SECOND);
+    leave_a_socket();
+    start = clock_mono_ns();
+    assert_null(call(&ctx, &q.base, SLUICE__TYPE__STATUS, 20, &e));
+    assert_null(call_patient(&ctx, &q.base, SLUICE__TYPE__STATUS, 0, NULL, 1, &e));       /* it was killed, and may be started again */
+    assert_int_equal(e.code, ERR_UNREACHABLE);
+    assert_true(clock_mono_ns() - start > CLOCK_SECOND);
+    unlink(path);
 }
 
 static void a_wrong_answer_and_a_lost_connection_are_told_apart(void **state)
