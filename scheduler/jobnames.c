@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 #include "helper.h"
 #include "mem.h"
 
@@ -19,20 +20,10 @@ enum { FILES_AT_ONCE = 2000 };           /* named in the loop: a millisecond or 
 
 enum { STEM_MOST = 180, STEM_KEPT = 160 };       /* bytes; of a longer one so many, and what tells it from all others that begin alike */
 
-/* FNV-1a. */
-static uint64_t mixed(const char *text)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        h = (h ^ *p) * UINT64_C(0x100000001b3);
-    return h;
-}
-
 /* Takes it; cut between two characters. */
 static char *stem_shortened(char *stem)
 {
-    uint64_t whole = mixed(stem);
+    uint64_t whole = XXH3_64bits(stem, strlen(stem));
     size_t n = STEM_KEPT;
 
     while (n > 0 && ((unsigned char)stem[n] & 0xc0) == 0x80)

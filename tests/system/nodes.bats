@@ -117,10 +117,12 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
   start worker -- sluice-worker --server "unix:$SLUICE_SOCKET" --node stray-1 --class mi50 --config "$FARM/farm/sluice.conf" \
     --run-dir "$FARM/stray" --shm-dir "$FARM/stray-shm" --shm 16M
   wait_until 10 eval 'sluice nodes --json | jq -e ".nodes[] | select(.name == \"stray-1\" and .added == false and (.why | index(\"NotAdded\")))"'
-  for word in @all @online @class:mi50; do [ "$(sluice node show "$word" --json | jq '[.nodes[].name] | index("stray-1")')" = null ]; done
-  sluice move @class:mi50 --to async --dry-run
+  for word in @all @online @class:mi50; do
+    run -0 sluice shm set "$word" 16M --dry-run
+    [[ $output == *mi50-001* && $output != *stray* ]]
+  done
   sluice node add stray-1 --class mi50
-  is '[.nodes[].name] | index("stray-1") != null' true sluice node show @class:mi50
+  sluice shm set @class:mi50 16M --dry-run | grep stray-1
   wait_until 10 is '.nodes[] | select(.name == "stray-1") | .usable' true sluice nodes
 }
 

@@ -33,14 +33,17 @@ static bool dies_at_wait;
 
 static void answer_nodes(struct chan *c, uint32_t id)
 {
-    Sluice__Node n[3] = { SLUICE__NODE__INIT, SLUICE__NODE__INIT, SLUICE__NODE__INIT }, *list[] = { &n[0], &n[1], &n[2] };
+    Sluice__Node n[4] = { SLUICE__NODE__INIT, SLUICE__NODE__INIT, SLUICE__NODE__INIT, SLUICE__NODE__INIT }, *list[] = { &n[0], &n[1], &n[2], &n[3] };
     Sluice__MarkInfo mark = SLUICE__MARK_INFO__INIT, *marks[] = { &mark };
     Sluice__Nodes m = SLUICE__NODES__INIT;
 
     n[0].name = "a1", n[0].pool = "online", n[0].class_ = "mi50";
     n[1].name = "a2", n[1].pool = "async", n[1].class_ = "mi50", n[1].n_marks = 1, n[1].marks = marks;
     n[2].name = "b1", n[2].pool = "online", n[2].class_ = "mi100";
-    m.n_nodes = 3;
+    n[3].name = "stray", n[3].pool = "online", n[3].class_ = "mi50";        /* its worker is held aside */
+    for (unsigned i = 0; i < 3; i++)
+        n[i].has_added = n[i].added = true;
+    m.n_nodes = 4;
     m.nodes = list;
     chan_send(c, id, &m.base);
 }
