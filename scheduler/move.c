@@ -21,7 +21,7 @@
 #include "slurm_farm.h"
 #include "str.h"
 
-enum { KEPT_ENDED = 512, MOST_WAITING = 1024 };
+enum { KEPT_ENDED = 8192, MOST_WAITING = 1024 };      /* ended: those of a large farm together, whose ends are asked for one by one */
 
 const char *const move_state_name[MOVE_FAILED + 1] = { "pending", "draining", "done", "cancelled", "failed" };
 

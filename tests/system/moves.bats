@@ -36,6 +36,14 @@ milliseconds() { local start=${EPOCHREALTIME/./}; "$@" >/dev/null; echo $(((${EP
   grep '^{' "$FARM/workers.out" | jq -e '.losses == 0 and .accepted_twice == 0'
 }
 
+@test "who waits for the moves of hundreds of nodes gets the end of each" {
+  daemon
+  nodes_add 'n[001-600]'
+  workers 600 --buffer 64M
+  sluice move @online --to async --wait --timeout 60s >/dev/null
+  [ "$(sluice moves --all --json | jq -c '[.moves | length, ([.[].state] | unique)]')" = '[600,["done"]]' ]
+}
+
 @test "B12 100 moves to and fro while a run and a job are on: nothing lost, nothing doubled, one pool in every snapshot" {
   local k=0 rounds from to end
   rounds=$(scaled 12); [[ $rounds -le 100 ]] || rounds=100
