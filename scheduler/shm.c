@@ -542,6 +542,8 @@ static const char *pending_text(const struct node *n)
 
 static void fill_report(const struct node *n, Sluice__ShmInfo *out)
 {
+    if (out->active == 0 && out->text == NULL && n->report->trouble != NULL && n->report->trouble[0] != '\0')
+        out->text = n->report->trouble;              /* why there is none */
     out->has_used = out->has_free = out->has_largest_free = true;
     out->used = n->report->bytes_used;
     out->free = out->active > out->used ? out->active - out->used : 0;

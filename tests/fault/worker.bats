@@ -134,6 +134,7 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   wait_until 10 node_is lab-1 '[.state, .contact, .usable] | map(tostring) | join(" ")' "error up false"
   wait_until 5 node_is lab-1 '.why | index("ShmShort") != null' true
   [[ $(json '.nodes[] | select(.name == "lab-1") | .trouble' sluice nodes) == *"64T wanted, "*available* ]]
+  [[ $(json '.shm[0].text' sluice shm lab-1) == *"64T wanted, "*available* ]]
   [ "$(jq -r .word "$FARM/run/1/status.json")" = ShmShort ]
   ! ended "$PID_one"
   [ -z "$(ls "$FARM/shm")" ]
