@@ -62,7 +62,7 @@ END
   [[ $stderr == *'lat?n.tf'*UTF-8* ]]
   run --separate-stderr sluice submit "$FARM/"$'lat\xefn.tf' "$(sample 2)"
   [ "$status" -eq 10 ]
-  [[ $stderr == "skipped "*'lat?n.tf'*UTF-8* ]]
+  [[ $stderr == "skipped "*'lat\xEFn.tf'*UTF-8* ]]
 }
 
 @test "a reason that says nothing retires no node" {
