@@ -101,6 +101,34 @@ unsigned ran_count(struct ran **list, const char *text)
     return fallbacks;
 }
 
+/* One of which nothing is left is taken out of the list. */
+static void take_away(struct ran **list, const struct line *l)
+{
+    while (*list && (strcmp((*list)->stage, l->stage) != 0 || strcmp((*list)->backend, l->backend) != 0))
+        list = &(*list)->next;
+    struct ran *r = *list;
+    if (r == NULL)
+        return;
+    r->tfs -= l->tfs < r->tfs ? l->tfs : r->tfs;
+    r->fallbacks -= l->fallbacks < r->fallbacks ? l->fallbacks : r->fallbacks;
+    if (r->tfs > 0)
+        return;
+    *list = r->next;
+    free(r->reason);
+    free(r);
+}
+
+void ran_uncount(struct ran **list, const char *text)
+{
+    struct line l;
+
+    while (text && *text) {
+        if (line_read(&text, &l))
+            take_away(list, &l);
+        free(l.reason);
+    }
+}
+
 void ran_free(struct ran *list)
 {
     while (list) {

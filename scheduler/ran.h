@@ -22,6 +22,7 @@ enum { RAN_STAGES = 16, RAN_KINDS = 64, RAN_REASON = 200 };
 char *ran_text(Sluice__StageRan *const *stages, size_t n);
 /* Counts a TF with this text (NULL: none). At most RAN_KINDS kinds are kept. Returns how many fall-backs it had. */
 unsigned ran_count(struct ran **list, const char *text);
+void ran_uncount(struct ran **list, const char *text);           /* it is not done after all */
 void ran_free(struct ran *list);
 /* The counts as a text, and back: "STAGE=BACKEND TFS FALLBACKS!REASON" a line. NULL for none. */
 char *ran_totals_text(const struct ran *list);

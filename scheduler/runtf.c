@@ -246,6 +246,7 @@ void run_unpublished(struct record *rec)
 
     r->done--;
     r->bytes_done -= rec->bytes;
+    ran_uncount(&r->ran, rec->stages);
     r->failed++;
     if (rec->node && run_share(r, rec->node)->done)
         run_share(r, rec->node)->done--;

@@ -226,6 +226,7 @@ bool job_publishes_again(struct record *rec, const char *word, const char *text)
     t->last_node = mem_strdup(rec->node);
     tf_tried(t, word, text, rec->device, rec->log);
     task_set(j, number, TASK_WAITING);
+    ran_uncount(&j->ran, rec->stages);
     x->code = jobs_word(j->jobs, word);
     x->has_digest = false;
     j->work.retried++;
@@ -239,6 +240,7 @@ void job_unpublished(struct record *rec)
     struct job *j = job_of(rec->work);
     struct task *x = j->task ? &j->task[rec->key.tf] : NULL;
 
+    ran_uncount(&j->ran, rec->stages);
     if (x) {
         task_set(j, rec->key.tf, TASK_FAILED);
         x->code = jobs_word(j->jobs, rec->reason);

@@ -7,8 +7,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "job_fixture.h"
+#include "ran.h"
 
 static void answer_unpublished(struct node *n, const Sluice__Assign *a, const char *word, const char *text)
 {
@@ -519,6 +521,56 @@ static void what_cannot_be_published_fails(void **state)
         FREE(a[i]);
 }
 
+static void answer_done_by_cpu(struct node *n, const Sluice__Assign *a)
+{
+    Sluice__Done m = SLUICE__DONE__INIT;
+    Sluice__Output o = SLUICE__OUTPUT__INIT, *outputs = &o;
+    Sluice__StageRan ran = SLUICE__STAGE_RAN__INIT, *stages = &ran;
+
+    o.stage = ran.stage = "digits";
+    ran.backend = "cpu";
+    ran.fallback = "no device";
+    m.tf = a->tf;
+    m.fence = a->fence;
+    m.outputs = &outputs;
+    m.stages = &stages;
+    m.n_outputs = m.n_stages = 1;
+    flow_done(n->session, 0, &m);
+}
+
+/* Totals of stages are those of TFs that are done: one that is done a second time, as its first result was lost, is in them once; one that has failed, never. */
+static void stages_of_a_lost_result_are_not_counted(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 2 }, .n = 1, .attempts = 2 };
+    struct node *n;
+    char *totals;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    for (unsigned i = 0; i < 4; i++) {                   /* the first TF: lost, published; the other one: lost, lost */
+        Sluice__Assign *a = assigned_within(10, &n);
+        assert_non_null(a);
+        answer_built(n, a);
+        answer_done_by_cpu(n, a);
+        world_turn();
+        if (a->tf->id == 0 && a->fence->attempt == 2)
+            answer_published(n, a);
+        else
+            answer_unpublished(n, a, "OutputFailed", "it is not there any more");
+        FREE(a);
+        world_turn();
+    }
+    for (int i = 0; i < 100 && !the_job(id)->ended; i++)
+        world_pass(0.05);
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
+    assert_string_equal(totals = ran_totals_text(the_job(id)->ran), "digits=cpu 1 1!no device");
+    free(totals);
+    restart();
+    assert_string_equal(totals = ran_totals_text(the_job(id)->ran), "digits=cpu 1 1!no device");
+    free(totals);
+}
+
 /* The folder was moved, or somebody tidied up: the input is there, and the next try may find the folder again. After the last one it has failed, over a
  * restart too. */
 static void what_was_lost_before_it_was_published_is_tried_again(void **state)
@@ -643,6 +695,7 @@ int main(void)
         WITH_WORLD(what_kills_workers_is_set_aside),
         WITH_WORLD(a_worker_dies_of_what_its_devices_had),
         WITH_WORLD(what_cannot_be_published_fails),
+        WITH_WORLD(stages_of_a_lost_result_are_not_counted),
         WITH_WORLD(what_was_lost_before_it_was_published_is_tried_again),
         WITH_WORLD(a_name_that_is_taken_is_tried_once),
         WITH_WORLD(a_failed_attempt_is_tried_elsewhere_after_a_pause),

@@ -79,6 +79,12 @@ static void a_run_counts_by_stage_and_backend_and_keeps_the_last_reason(void **u
     assert_null(list[2]->reason);
     ran_list_free(list, n);
     free(same);
+    ran_uncount(&ran, "decode=cpu!no device\ncluster=cuda");
+    ran_uncount(&ran, "decode=hip");                     /* one that was never counted */
+    ran_uncount(&ran, NULL);
+    free(text);
+    text = ran_totals_text(ran);
+    assert_string_equal(text, "decode=cpu 2 1!no device\ncluster=cpu 1 1!no driver");
     free(text);
     ran_free(ran);
     ran_free(again);
