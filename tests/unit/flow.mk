@@ -36,11 +36,16 @@ tests_unit_verify_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_verify_test_LDADD = $(FLOW_TEST_LDADD)
 tests_unit_verify_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-# the world of a run, compiled once for all
+# the world of a run and that of a job, compiled once for all
+check_LIBRARIES += tests/unit/libpairfixture.a
+tests_unit_libpairfixture_a_SOURCES = %D%/pair_fixture.c %D%/pair_fixture.h
+tests_unit_libpairfixture_a_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
+PAIR_TEST_LDADD = tests/unit/libpairfixture.a $(FLOW_TEST_LDADD)
+
 check_LIBRARIES += tests/unit/librunfixture.a
 tests_unit_librunfixture_a_SOURCES = %D%/run_fixture.c %D%/run_fixture.h
 tests_unit_librunfixture_a_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
-RUN_TEST_LDADD = tests/unit/librunfixture.a $(FLOW_TEST_LDADD)
+RUN_TEST_LDADD = tests/unit/librunfixture.a $(PAIR_TEST_LDADD)
 
 tests_unit_run_tf_test_SOURCES = %D%/run_tf_test.c %D%/run_fixture.h
 tests_unit_run_tf_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
@@ -52,11 +57,10 @@ tests_unit_run_life_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
 tests_unit_run_life_test_LDADD = $(RUN_TEST_LDADD)
 tests_unit_run_life_test_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=chan_send
 
-# the world of a job, compiled once for all
 check_LIBRARIES += tests/unit/libjobfixture.a
 tests_unit_libjobfixture_a_SOURCES = %D%/job_fixture.c %D%/job_fixture.h
 tests_unit_libjobfixture_a_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)
-JOB_TEST_LDADD = tests/unit/libjobfixture.a $(FLOW_TEST_LDADD)
+JOB_TEST_LDADD = tests/unit/libjobfixture.a $(PAIR_TEST_LDADD)
 
 tests_unit_job_submit_test_SOURCES = %D%/job_submit_test.c %D%/job_fixture.h
 tests_unit_job_submit_test_CPPFLAGS = $(FLOW_TEST_CPPFLAGS)

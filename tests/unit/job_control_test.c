@@ -117,7 +117,7 @@ static void B27_a_cancelled_job_never_runs_after_the_confirmation(void **state)
     world_pass(12);
     assert_null(TAKE(n1->session, sluice__assign));
     job_cancel(client, 6, &m);
-    error_of(ERR_STATE, "cancelled");
+    error_of(client, ERR_STATE, "cancelled");
 }
 
 /* A job is cancelled when something of it was: what came too late is refused, and changes neither its state nor the status of who waits. */
@@ -138,10 +138,10 @@ static void a_cancel_after_the_last_end_is_refused_and_the_job_is_done(void **st
     assert_int_equal(the_job(m.id)->n[TASK_DONE], 1);
     assert_int_equal(waited(m.id), -1);
     job_cancel(client, 6, &m);
-    error_of(ERR_STATE, "is over: done; its results are being published, there is nothing to cancel");
+    error_of(client, ERR_STATE, "is over: done; its results are being published, there is nothing to cancel");
     world_turn();
     job_cancel(client, 6, &m);                           /* on disk, not published yet */
-    error_of(ERR_STATE, "there is nothing to cancel");
+    error_of(client, ERR_STATE, "there is nothing to cancel");
     answer_published(n, a);
     world_turn();
     assert_int_equal(the_job(m.id)->state, SLUICE__JOB_STATE__JOB_DONE);
@@ -236,7 +236,7 @@ static void a_held_job_gives_out_nothing_more_until_it_is_released(void **state)
     assert_int_equal(the_job(id)->n[TASK_DONE], 20);
     assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
     hold(id, NULL);
-    error_of(ERR_STATE, "done");
+    error_of(client, ERR_STATE, "done");
 }
 
 static void a_job_can_be_submitted_held(void **state)
@@ -268,7 +268,7 @@ static void a_release_that_is_not_stored_leaves_it_held(void **state)
     world.writable = false;
     release(id);
     world_commit();
-    error_of(ERR_STATE, "");
+    error_of(client, ERR_STATE, "");
     world_pass(3);
     assert_int_equal(given_out(), 0);
     assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__HELD);
@@ -289,7 +289,7 @@ static void a_held_job_can_be_cancelled(void **state)
     m.id = submit(&w, NULL);
     job_cancel(client, 6, &m);
     hold(m.id, NULL);
-    error_of(ERR_STATE, "cancelled");
+    error_of(client, ERR_STATE, "cancelled");
     world_turn();
     world_restart();
     client = world_peer("client");
@@ -341,14 +341,14 @@ static void only_what_failed_is_run_again_with_tries_numbered_on(void **state)
     (void)state;
     uint64_t id = submit(&w, NULL);
     rerun(id);
-    error_of(ERR_STATE, "not over");
+    error_of(client, ERR_STATE, "not over");
     finish_but(id, 4, &done);
     assert_int_equal(waited(id), ERR_SOME_FAILED);
     assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
     assert_int_equal(the_job(id)->task[4].attempt, 2);
     world.writable = false;
     rerun(id);
-    error_of(ERR_STATE, "not writable");
+    error_of(client, ERR_STATE, "not writable");
     assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
     world.writable = true;
     rerun(id);
@@ -379,7 +379,7 @@ static void only_what_failed_is_run_again_with_tries_numbered_on(void **state)
     assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
     assert_int_equal(waited(id), 0);
     rerun(id);
-    error_of(ERR_STATE, "none of its TFs");
+    error_of(client, ERR_STATE, "none of its TFs");
     idset_free(&done);
 }
 
@@ -403,7 +403,7 @@ static void what_was_cancelled_can_be_run_again(void **state)
     }
     client->peer.uid = 2000;
     rerun(m.id);
-    error_of(ERR_PERMISSION, "anna");
+    error_of(client, ERR_PERMISSION, "anna");
     client->peer.uid = 1000;
     rerun(m.id);
     changed(NULL);
@@ -428,7 +428,7 @@ static void others_jobs_are_for_experts(void **state)
     m.id = submit(&w, NULL);
     client->peer.uid = 2000;
     job_cancel(client, 6, &m);
-    error_of(ERR_PERMISSION, "anna");
+    error_of(client, ERR_PERMISSION, "anna");
     client->right = RIGHT_EXPERT;
     job_cancel(client, 6, &m);
     world_turn();

@@ -13,24 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct session *client;
-struct node *n1, *n2;
-
 int open_world(void **state)
 {
     (void)state;
-    world_open();
-    client = world_peer("client");
-    n1 = world_node("n1", "mi50", POOL_ASYNC, 1000 * MB);
-    n2 = world_node("n2", "mi100", POOL_ASYNC, 1000 * MB);
-    return 0;
-}
-
-int close_world(void **state)
-{
-    (void)state;
-    world_check();
-    world_close();
+    open_pair(POOL_ASYNC, "mi50", "mi100");
     return 0;
 }
 
@@ -91,28 +77,6 @@ uint64_t submit(const struct wish *w, bool *existed)
     }
     FREE(s);
     return id;
-}
-
-void error_of(uint32_t code, const char *text)
-{
-    Sluice__Error *e = TAKE(client, sluice__error);
-
-    assert_non_null(e);
-    assert_int_equal(e->code, code);
-    if (strstr(e->text, text) == NULL)
-        fail_msg("\"%s\" is not in \"%s\"", text, e->text);
-    FREE(e);
-}
-
-Sluice__Assign *assigned_somewhere(struct node **n)
-{
-    Sluice__Assign *a = TAKE(n1->session, sluice__assign);
-
-    *n = n1;
-    if (a)
-        return a;
-    *n = n2;
-    return TAKE(n2->session, sluice__assign);
 }
 
 static void detailed(void *arg, struct job *j, const struct err *e)
@@ -226,14 +190,4 @@ Sluice__Assign *assigned_within(double s, struct node **n)
         a = assigned_somewhere(n);
     }
     return a;
-}
-
-void restart_with_both(void)
-{
-    struct idset forget = { 0 };
-
-    world_restart();
-    client = world_peer("client");
-    world_connect(n1, NULL, 0, &forget);
-    world_connect(n2, NULL, 0, &forget);
 }

@@ -275,7 +275,7 @@ static void what_kills_processes_is_set_aside(void **state)
         FREE(a);
         world_turn();
         if (deaths == 2)
-            restart_with_both();                         /* forgets none of them */
+            restart();                         /* forgets none of them */
     }
     assert_int_equal(deaths, 3);
     q.has_job = true;
@@ -291,7 +291,7 @@ static void what_kills_processes_is_set_aside(void **state)
     assert_non_null(strstr(t->tasks[0]->text, "3 processes died of it, on n"));
     FREE(t);
     assert_int_equal(the_job(id)->n[TASK_FAILED], 1);
-    restart_with_both();
+    restart();
     assert_true(the_job(id)->task[1].aside);
     assert_int_equal(the_job(id)->n[TASK_DONE], 1);
 }
@@ -411,7 +411,7 @@ static void a_job_with_two_tries_under_way_can_be_cancelled_and_restarted(void *
     assert_int_equal(world_sent(n->session, &sluice__cancel__descriptor), 1);
     assert_int_equal(the_job(id)->n[TASK_CANCELLED], 1);
     world_check();
-    restart_with_both();
+    restart();
     assert_int_equal(the_job(id)->n[TASK_CANCELLED], 1);
     FREE(first);
     FREE(second);

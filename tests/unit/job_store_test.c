@@ -56,7 +56,7 @@ static void B39_details_of_jobs_are_pruned_by_number_and_age(void **state)
     q.has_job = true;
     q.job = first;
     job_tasks(client, 9, &q);
-    error_of(ERR_NOT_FOUND, "no longer kept");
+    error_of(client, ERR_NOT_FOUND, "no longer kept");
     restart();
     assert_int_equal(the_job(first)->n[TASK_DONE], 8);
     assert_int_equal(the_job(first)->pruned, JOB_PRUNED);
@@ -91,7 +91,7 @@ static void tries_and_pauses_outlive_a_restart(void **state)
         answer_failed(at, a, "TimedOut");
         FREE(a);
         world_turn();
-        restart_with_both();
+        restart();
         if (try < 4) {
             /* 0.25, 0.5, 1 s since the failure, less what of it the clock on the wall gives to the restart itself */
             assert_null(assigned_within(0.15 * (1 << (try - 1)), &n));

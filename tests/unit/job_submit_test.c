@@ -44,26 +44,26 @@ static void a_job_is_checked_before_it_is_accepted(void **state)
 
     (void)state;
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_USAGE, "absolute");
+    error_of(client, ERR_USAGE, "absolute");
     w.path[0] = "/data/../etc/x.tf";
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_USAGE, "..");
+    error_of(client, ERR_USAGE, "..");
     w.path[0] = "/data/x.tf";
     w.output = "out";
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_USAGE, "output");
+    error_of(client, ERR_USAGE, "output");
     w.output = NULL;
     world.conf->roots_input = roots;
     world.conf->n_roots_input = 1;
     assert_int_equal(submit(&w, NULL), 1);
     w.path[0] = "/database/x.tf";
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_PERMISSION, "roots");
+    error_of(client, ERR_PERMISSION, "roots");
     world.conf->roots_input = before;
     world.conf->n_roots_input = 0;
     w.n = 0;
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_USAGE, "1 to");
+    error_of(client, ERR_USAGE, "1 to");
 }
 
 static void the_same_key_is_the_same_job(void **state)
@@ -116,11 +116,11 @@ static void a_key_of_a_job_that_memory_forgot_gives_that_job(void **state)
     FREE(s);
     only.key = "night-8";
     job_submit(client, 5, &only);
-    error_of(ERR_NOT_FOUND, "night-8");
+    error_of(client, ERR_NOT_FOUND, "night-8");
     client->peer.uid = 1001;                             /* of somebody else it says nothing */
     only.key = "night-7";
     job_submit(client, 5, &only);
-    error_of(ERR_NOT_FOUND, "night-7");
+    error_of(client, ERR_NOT_FOUND, "night-7");
     assert_int_not_equal(submit(&w, &existed), id);
     assert_false(existed);
     finish_all();
@@ -212,12 +212,12 @@ static void a_job_comes_after_another_ok_notok_or_any(void **state)
     }
     w.after = "ok:99";
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_NOT_FOUND, "99");
+    error_of(client, ERR_NOT_FOUND, "99");
     const char *const bad[] = { "ok", "ok:", "ok:0", "okay:1", "ok:1x", ":1", "ok:-1" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         w.after = bad[i];
         assert_int_equal(submit(&w, NULL), 0);
-        error_of(ERR_USAGE, "ok:ID, any:ID or notok:ID");
+        error_of(client, ERR_USAGE, "ok:ID, any:ID or notok:ID");
     }
 }
 
@@ -242,11 +242,11 @@ static void a_job_goes_only_where_its_backends_can_be_had(void **state)
     world.conf->classes = classes;
     world.conf->n_classes = 2;
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_STATE, "workflow decode is to run on cuda, which no class that is allowed can have: mi50 (emulated) has cpu; mi100 (gfx908) has cpu, hip, opencl");
+    error_of(client, ERR_STATE, "workflow decode is to run on cuda, which no class that is allowed can have: mi50 (emulated) has cpu; mi100 (gfx908) has cpu, hip, opencl");
     w.backends = "decode=hip";
     w.class = "mi50";
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_STATE, "can have: mi50 (emulated) has cpu");
+    error_of(client, ERR_STATE, "can have: mi50 (emulated) has cpu");
     w.class = NULL;
     uint64_t id = submit(&w, NULL);
     for (int i = 0; i < 4; i++) {
@@ -282,9 +282,9 @@ static void tfs_that_follow_each_other_are_named_by_their_sizes(void **state)
 
     (void)state;
     assert_int_equal(submit_sizes(0, bad, 2), 0);
-    error_of(ERR_USAGE, "TF 1 lies at 1000 and has 0 bytes");
+    error_of(client, ERR_USAGE, "TF 1 lies at 1000 and has 0 bytes");
     assert_int_equal(submit_sizes(0, far, 2), 0);
-    error_of(ERR_USAGE, "TF 1 lies at 64");
+    error_of(client, ERR_USAGE, "TF 1 lies at 64");
     world_disconnect(n1);
     world_disconnect(n2);
     uint64_t id = submit_sizes(96, sizes, 4);
@@ -339,10 +339,10 @@ static void a_job_comes_after_one_that_memory_forgot(void **state)
     w.begin = 0;
     w.after = "ok:4711";
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_NOT_FOUND, "no job 4711");
+    error_of(client, ERR_NOT_FOUND, "no job 4711");
     world.d.jobs->last_id = 5000;                        /* a number that was given to nothing in the end */
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_NOT_FOUND, "there is no such job");
+    error_of(client, ERR_NOT_FOUND, "there is no such job");
     finish_all();
 }
 
@@ -357,7 +357,7 @@ static void B24_names_of_jobs_in_one_folder_do_not_collide(void **state)
     (void)state;
     uint64_t id = submit(&w, NULL);
     assert_int_equal(submit(&other, NULL), 0);
-    error_of(ERR_STATE, "results of the name y into that folder");
+    error_of(client, ERR_STATE, "results of the name y into that folder");
     other.tfs[1] = 0;                                    /* a file that cannot be read has no results */
     uint64_t second = submit(&other, NULL);
     assert_int_equal(second, id + 2);
@@ -368,7 +368,7 @@ static void B24_names_of_jobs_in_one_folder_do_not_collide(void **state)
     other.output = "/tmp/same";
     other.path[0] = "/third/q.tf";
     assert_int_equal(submit(&other, NULL), 0);           /* the names of a job from before the start count, too */
-    error_of(ERR_STATE, "name y");
+    error_of(client, ERR_STATE, "name y");
     Sluice__CancelJob c = SLUICE__CANCEL_JOB__INIT;
     c.has_id = true;
     c.id = id;
@@ -407,7 +407,7 @@ static void a_job_in_the_same_folder_waits_for_one_that_is_being_taken_in(void *
     world_turn();
     FREE(TAKE(client, sluice__submitted));
     assert_int_equal(submit(&w, NULL), 0);
-    error_of(ERR_STATE, "name x");
+    error_of(client, ERR_STATE, "name x");
 }
 
 /* ---- very many files ---- */
@@ -477,7 +477,7 @@ static void B26_a_job_of_very_many_files_is_taken_in_slices(void **state)
         FREE(TAKE(client, sluice__ok));
     }
     submit_told(MANY - 1, NULL);
-    error_of(ERR_USAGE, "4499 files of this job were told before, 4500 are there");
+    error_of(client, ERR_USAGE, "4499 files of this job were told before, 4500 are there");
     assert_null(client->staged);                         /* and what was told is gone */
     for (unsigned i = 0; i < MANY; i += 1500)
         tell_files(i, 1500, 2);
@@ -523,7 +523,7 @@ static void files_that_were_told_go_with_their_connection(void **state)
     bad.files = &files;
     bad.n_files = 1;
     job_submit_files(client, 4, &bad);
-    error_of(ERR_USAGE, "absolute path");
+    error_of(client, ERR_USAGE, "absolute path");
     assert_int_equal(world.d.jobs->staged_files, 0);
     tell_files(0, 100, 1);
     job_unstage(client);

@@ -2,24 +2,9 @@
 #ifndef SLUICE_RUN_FIXTURE_H
 #define SLUICE_RUN_FIXTURE_H
 
-#include "farm_double.h"
-#include "mem.h"
-
-#define MB (UINT64_C(1) << 20)
-
-extern struct session *client;
-extern struct node *n1, *n2;
-
-#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
-int open_world(void **state);
-int close_world(void **state);
+#include "pair_fixture.h"
 
 /* A run of that many sources that decodes. */
 uint64_t begin_run(unsigned sources);
-/* The next Assign to n, or to n1 or n2, or NULL. FREE it. */
-Sluice__Assign *assigned(struct node *n);
-Sluice__Assign *assigned_somewhere(struct node **n);
-/* s was told this, with that text in it. */
-void error_of(struct session *s, uint32_t code, const char *text);
 
 #endif
