@@ -205,10 +205,14 @@ void stage_free(struct jobs *jobs);
 char *task_stem_of(const struct job *j, uint64_t number);
 /* Distinct names for the results of each file: STEM, or STEM~2 where another has it. */
 void task_stems(struct job *j);
-/* The same for a new job, whose names must not be those of another one that is on: then is called once, now or later. -1: it will not be: it is to be
- * tried again a little later. */
+/* Those of a new job, or of one that is run again (the reruns-th time all of it), held against the names of others that are on in the same folder: then is
+ * called once, now or later, with the jobs that were looked at. -1: it will not be: it is to be tried again a little later. */
+struct names_seen { uint64_t *id; size_t n; };
+typedef void names_fn(void *arg, int rc, const struct err *e, const struct names_seen *seen);
+int  job_names(struct job *j, names_fn *then, void *arg, struct err *e);
+int  job_names_rerun(const struct job *j, unsigned reruns, names_fn *then, void *arg, struct err *e);
+bool job_names_still(const struct job *j, unsigned reruns, const struct names_seen *seen);        /* no other has come there since */
 bool job_names_again(const struct job *j);       /* its folder became known, and others came to it by another path: job_names once more */
-int  job_names(struct job *j, void (*then)(struct job *j, int rc, const struct err *e), struct err *e);
 
 /* Stores the job's row with its totals after what `more` writes, then calls then. more returns 1: nothing of it is to be stored. */
 struct job_change {

@@ -16,6 +16,8 @@
 #include "ran.h"
 #include "rows.h"
 
+enum { ASK_AGAIN_MS = 300 };
+
 /* The job that s may change, which is over or not, as wanted. NULL: the asker was told why not. */
 static struct job *job_asked(struct session *s, uint32_t id, uint64_t number, bool over)
 {
@@ -176,38 +178,84 @@ static int rerun_check(const struct job *j, bool all, struct err *e)
     return 0;
 }
 
-struct rerun { struct session_ref ref; bool all; };
+struct rerun { struct sluiced *d; struct session_ref ref; uint64_t id; bool all; struct names_seen seen; };
+
+static void rerun_free(struct rerun *r)
+{
+    free(r->seen.id);
+    free(r);
+}
+
+static void rerun_names(struct rerun *r, struct job *j);
 
 /* The job is open again as soon as it is asked for, and gives out nothing before that is on disk. */
+static void reopen(struct rerun *r, struct session *s, struct job *j)
+{
+    struct change_ask *ask = mem_zalloc(sizeof(*ask));
+    char who[96];
+
+    *ask = (struct change_ask){ r->ref, j->work.id, r->all };
+    job_reopen(j);
+    j->reruns += r->all;
+    if (r->all) {
+        ran_free(j->ran);
+        j->ran = NULL;
+    }
+    task_again_all(j, r->all);
+    say_why(j, NULL);
+    j->state = job_state_now(j);
+    j->releases++;
+    job_put(j, CHANGE_KEEP, event_create(NULL, session_author(s, who), "job rerun", NULL, j->work.name, r->all ? "all" : "failed"), again_write, again_then, ask);
+}
+
 static void rerun_now(void *arg, struct job *j, const struct err *e)
 {
     struct rerun *r = arg;
     struct session *s = session_find(r->ref);
-    bool all = r->all;
     struct err why;
 
     if (s && j == NULL) {
         session_error(s, r->ref.id, e, NULL);
-    } else if (s && rerun_check(j, all, &why) < 0) {
+    } else if (s && rerun_check(j, r->all, &why) < 0) {
         session_error(s, r->ref.id, &why, NULL);
+    } else if (s && !job_names_still(j, j->reruns + r->all, &r->seen)) {
+        rerun_names(r, j);
+        return;
     } else if (s) {
-        struct change_ask *ask = mem_zalloc(sizeof(*ask));
-        char who[96];
-
-        *ask = (struct change_ask){ r->ref, j->work.id, all };
-        job_reopen(j);
-        j->reruns += all;
-        if (all) {
-            ran_free(j->ran);
-            j->ran = NULL;
-        }
-        task_again_all(j, all);
-        say_why(j, NULL);
-        j->state = job_state_now(j);
-        j->releases++;
-        job_put(j, CHANGE_KEEP, event_create(NULL, session_author(s, who), "job rerun", NULL, j->work.name, all ? "all" : "failed"), again_write, again_then, ask);
+        reopen(r, s, j);
     }
-    free(r);
+    rerun_free(r);
+}
+
+/* Its names were held against those of others that are on. */
+static void rerun_named(void *arg, int rc, const struct err *e, const struct names_seen *seen)
+{
+    struct rerun *r = arg;
+    struct session *s = session_find(r->ref);
+
+    if (rc < 0 || s == NULL) {
+        if (s)
+            session_error(s, r->ref.id, e, "OutputExists");
+        rerun_free(r);
+        return;
+    }
+    for (size_t i = 0; i < seen->n; i++) {
+        r->seen.id = mem_grow(r->seen.id, r->seen.n + 1, sizeof(*r->seen.id));
+        r->seen.id[r->seen.n++] = seen->id[i];
+    }
+    job_detail(r->d, r->id, rerun_now, r);
+}
+
+static void rerun_names(struct rerun *r, struct job *j)
+{
+    struct session *s = session_find(r->ref);
+    struct err e;
+
+    if (job_names_rerun(j, j->reruns + r->all, rerun_named, r, &e) == 0)
+        return;
+    if (s)
+        session_busy(s, r->ref.id, e.text, ASK_AGAIN_MS);
+    rerun_free(r);
 }
 
 void job_rerun(struct session *s, uint32_t id, const void *m)
@@ -223,6 +271,6 @@ void job_rerun(struct session *s, uint32_t id, const void *m)
         return;
     }
     struct rerun *r = mem_zalloc(sizeof(*r));
-    *r = (struct rerun){ session_refer(s, id), x->all };
-    job_detail(s->d, x->id, rerun_now, r);
+    *r = (struct rerun){ .d = s->d, .ref = session_refer(s, id), .id = x->id, .all = x->all };
+    rerun_names(r, j);
 }

@@ -433,8 +433,11 @@ static void put_off(struct job *j, const struct err *e)
 }
 
 /* Held against the names of those that came to its folder by another path. */
-static void renamed_then(struct job *j, int rc, const struct err *e)
+static void renamed_then(void *arg, int rc, const struct err *e, const struct names_seen *seen)
 {
+    struct job *j = arg;
+
+    (void)seen;
     if (rc < 0)
         refuse(j, e, "OutputExists");
     else
@@ -454,13 +457,16 @@ static void checked_then(void *arg, int rc, const char *real, const struct err *
     j->folder = mem_strdup(real);
     if (!job_names_again(j))
         take_in(j);
-    else if (job_names(j, renamed_then, &busy) < 0)
+    else if (job_names(j, renamed_then, j, &busy) < 0)
         put_off(j, &busy);
 }
 
 /* The names of its results are its own, as far as the path of its folder tells. */
-static void named_then(struct job *j, int rc, const struct err *e)
+static void named_then(void *arg, int rc, const struct err *e, const struct names_seen *seen)
 {
+    struct job *j = arg;
+
+    (void)seen;
     if (rc < 0) {
         refuse(j, e, "OutputExists");
         return;
@@ -578,6 +584,6 @@ void job_submit(struct session *s, uint32_t id, const void *m)
     jobs->last_id++;
     ask_add(j->submit, s, id, false);
     j->submit->ask_other = j->after.kind != AFTER_NOTHING && job_find(jobs, j->after.job) == NULL;
-    if (job_names(j, named_then, &e) < 0)
+    if (job_names(j, named_then, j, &e) < 0)
         put_off(j, &e);
 }

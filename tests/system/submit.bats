@@ -331,8 +331,11 @@ refused() {
   sluice job rerun "$second" --failed
   sluice wait job "$second" --timeout 60s
   cmp "$FARM/kept/x.0.digits" "$FARM/out/x.0.digits"
-  # a rerun of all has a folder of its own, which somebody else may have filled
-  mkdir "$FARM/out/rerun-1"; echo precious >"$FARM/out/rerun-1/x.0.digits"
+  # a rerun of all has a folder of its own, which somebody else may have named as his, or filled
+  held=$(sluice submit "$FARM/a/x.tf" --output "$FARM/alias/rerun-1" --hold)
+  refused 4 "job $held is on and delivers results of the name x into that folder, too: its end is to be waited for" sluice job rerun "$first"
+  sluice job cancel "$held"
+  echo precious >"$FARM/out/rerun-1/x.0.digits"
   sluice job rerun "$second"
   run sluice wait job "$second" --timeout 60s
   [ "$status" -eq 10 ]

@@ -55,6 +55,98 @@ static void B24_each_try_is_kept_and_a_rerun_of_all_has_names_of_its_own(void **
     world_forget_sent(client);
 }
 
+static void ask_rerun(uint64_t id, bool all)
+{
+    Sluice__RerunJob m = SLUICE__RERUN_JOB__INIT;
+
+    m.has_id = m.has_all = true;
+    m.id = id;
+    m.all = all;
+    world_forget_sent(client);
+    job_rerun(client, 6, &m);
+}
+
+static uint64_t over_in(const char *output, const char *word)
+{
+    struct wish w = { .path = { "/data/x.tf", "/data/y.tf" }, .tfs = { 1, 1 }, .n = 2, .output = output, .attempts = 1 };
+    uint64_t id = submit(&w, NULL);
+    struct node *n;
+    Sluice__Assign *a;
+
+    while (word && (a = assigned_within(1, &n))) {
+        answer_failed(n, a, word);
+        FREE(a);
+        world_turn();
+    }
+    finish_all();
+    assert_true(the_job(id)->stored_over);
+    return id;
+}
+
+/* The folder of a rerun of all is held against what others named as theirs, and the other way round; so is that of what failed. */
+static void names_of_a_rerun_are_held_against_those_of_others(void **state)
+{
+    struct wish other = { .path = { "/more/y.tf", "/more/z.tf" }, .tfs = { 2, 2 }, .n = 2, .output = "/tmp/o/rerun-1", .hold = true };
+    struct wish beside = { .path = { "/more/x.tf" }, .tfs = { 1 }, .n = 1, .output = "/tmp/o", .hold = true };
+
+    (void)state;
+    uint64_t id = over_in("/tmp/o", NULL), held = submit(&other, NULL);
+    ask_rerun(id, true);
+    error_of(ERR_STATE, "is on and delivers results of the name y into that folder, too: its end is to be waited for");
+    assert_int_equal(the_job(id)->reruns, 0);
+    assert_true(the_job(id)->stored_over);
+    release(held);
+    finish_all();
+    ask_rerun(id, true);                                 /* what lies there now the worker sees */
+    world_turn();
+    assert_int_equal(the_job(id)->reruns, 1);
+    assert_int_equal(the_job(id)->ended, 0);
+    assert_int_equal(submit(&other, NULL), 0);
+    error_of(ERR_STATE, "is on and delivers results of the name y into that folder, too: another --output is wanted");
+    uint64_t second = submit(&beside, NULL);             /* the first results are there, the next ones not */
+    assert_int_not_equal(second, 0);
+    finish_all();
+    release(second);
+    finish_all();
+
+    id = over_in("/tmp/p", "BadInput");                  /* nothing lies there */
+    beside.output = "/tmp/p";
+    held = submit(&beside, NULL);
+    assert_int_not_equal(held, 0);
+    ask_rerun(id, false);
+    error_of(ERR_STATE, "is on and delivers results of the name x into that folder, too");
+    ask_rerun(id, true);                                 /* in a folder of its own */
+    world_turn();
+    assert_int_equal(the_job(id)->reruns, 1);
+    release(held);
+    finish_all();
+    world_forget_sent(client);
+}
+
+/* They come while the names are looked at, or the tasks are read. */
+static void names_of_a_rerun_are_held_against_those_who_came_meanwhile(void **state)
+{
+    struct wish other = { .path = { "/more/z.tf" }, .tfs = { 1 }, .n = 1, .output = "/tmp/o/rerun-1", .hold = true };
+
+    (void)state;
+    uint64_t id = over_in("/tmp/o", NULL), first = submit(&other, NULL);
+    other.path[0] = "/more/x.tf";
+    world.slow_helper = true;
+    ask_rerun(id, true);
+    world.slow_helper = false;
+    uint64_t second = submit(&other, NULL);
+    assert_int_not_equal(second, 0);
+    while (world_help())
+        ;
+    world_turn();
+    error_of(ERR_STATE, "is on and delivers results of the name x into that folder, too");
+    assert_true(the_job(id)->stored_over);
+    release(first);
+    release(second);
+    finish_all();
+    world_forget_sent(client);
+}
+
 static void B27_a_cancelled_job_never_runs_after_the_confirmation(void **state)
 {
     struct wish w = { .path = { "/data/x.tf" }, .tfs = { 20 }, .n = 1 };
@@ -441,6 +533,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_WORLD(B24_each_try_is_kept_and_a_rerun_of_all_has_names_of_its_own),
+        WITH_WORLD(names_of_a_rerun_are_held_against_those_of_others),
+        WITH_WORLD(names_of_a_rerun_are_held_against_those_who_came_meanwhile),
         WITH_WORLD(B27_a_cancelled_job_never_runs_after_the_confirmation),
         WITH_WORLD(a_cancel_after_the_last_end_is_refused_and_the_job_is_done),
         WITH_WORLD(a_held_job_gives_out_nothing_more_until_it_is_released),
