@@ -122,14 +122,14 @@ static Sluice__Waited *watch_job(struct context *ctx, uint64_t id, const struct 
     return w;
 }
 
-int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
+/* NULL: e says why. */
+static Sluice__Waited *wait_for(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
 {
     const struct deadline end = { limit_s > 0, clock_mono_ns() + (int64_t)(limit_s * 1e9) };
     bool is_job = strcmp(kind, "job") == 0;
     Sluice__Waited *w = NULL;
     struct progress p;
     bool asked = !quiet && is_job && (limit_s == 0 || limit_s > PATIENCE_S);
-    int status;
 
     if (asked) {
         w = ask_waited(ctx, kind, id, PATIENCE_S, e);
@@ -145,7 +145,15 @@ int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double l
     else if (!asked)
         w = ask_waited(ctx, kind, id, left_of(&end, 0), e);
     if (w == NULL && e->code == ERR_TIMEOUT)
-        return err_set(e, ERR_TIMEOUT, "%s %" PRIu64 ": not over within %g s", kind, id, limit_s);
+        err_set(e, ERR_TIMEOUT, "%s %" PRIu64 ": not over within %g s", kind, id, limit_s);
+    return w;
+}
+
+int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double limit_s, bool quiet, struct err *e)
+{
+    Sluice__Waited *w = wait_for(ctx, kind, id, limit_s, quiet, e);
+    int status;
+
     if (w == NULL)
         return -1;
     status = (int)w->code;
@@ -159,15 +167,41 @@ int wait_until_over(struct context *ctx, const char *kind, uint64_t id, double l
     return status;
 }
 
+static const struct column columns[] = { { "kind" }, { "id" }, { "exit" }, { "text" }, { 0 } };
+static const struct listing listing = { "waits", columns, "kind,id,exit,text" };
+
+/* The outcome is the exit status, and stands in what is shown, too. */
+static int show_outcome(struct context *ctx, const char *kind, uint64_t id, double limit_s, struct err *e)
+{
+    Sluice__Waited *w = wait_for(ctx, kind, id, limit_s, false, e);
+    json_t *o;
+    int status;
+
+    if (w == NULL)
+        return -1;
+    status = (int)w->code;
+    o = json_object();
+    json_object_set_new(o, "kind", json_string(kind));
+    json_object_set_new(o, "id", json_integer((json_int_t)id));
+    json_object_set_new(o, "exit", json_integer(status));
+    json_object_set_new(o, "text", w->text != NULL && w->text[0] != '\0' ? json_string(w->text) : json_null());
+    call_free(w);
+    return show_one(ctx, &listing, o, e) < 0 ? -1 : status;
+}
+
 int cmd_wait(struct context *ctx, const struct args *a, struct err *e)
 {
     struct args kind = { .given = &(struct given){ "wait", a->at[0] }, .n_given = 1 };
     double limit = 0;
     uint64_t id;
 
+    if (show_columns_help(ctx, &listing))
+        return 0;
     if (args_word(&kind, "wait", "job run move", NULL, e) == NULL)
         return err_set(e, ERR_USAGE, "wait '%s': job, run or move is wanted", a->at[0]);
-    if (args_id(a->at[0], a->at[1], &id, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
+    if (show_columns_check(ctx, &listing, e) < 0 || args_id(a->at[0], a->at[1], &id, e) < 0 || args_seconds(a, "timeout", &limit, e) < 0)
         return -1;
+    if (ctx->mode != SHOW_TABLE || ctx->fields != NULL)
+        return show_outcome(ctx, a->at[0], id, limit, e);
     return wait_until_over(ctx, a->at[0], id, limit, false, e);
 }

@@ -174,7 +174,7 @@ const struct command commands[] = {
     { "job release", cmd_job_release, NEEDS_SLUICED | SHOWS, 1, 1, "ID", "a held job goes on", NULL },
     { "job rerun",  cmd_job_rerun,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "runs a job that is over again; its results and logs so far stay",
       ROWS({ "failed", 0, NULL, "only what failed or was cancelled of it" }) },
-    { "wait",       cmd_wait,       NEEDS_SLUICED, 2, 2, "job|run|move ID", "until it ends; the exit status is its outcome",
+    { "wait",       cmd_wait,       NEEDS_SLUICED | SHOWS, 2, 2, "job|run|move ID", "until it ends; the exit status is its outcome",
       ROWS({ "timeout", 0, "DURATION", "at most so long" }) },
     { "why",        cmd_why,        NEEDS_SLUICED | SHOWS | NAMES_NODE, 1, 1, "JOB|JOB_N|NODE", "why a job, a time-frame of it or a node does not run, with the nodes by cause", NULL },
     { "logs",       cmd_logs,       NEEDS_SLUICED | SHOWS, 0, 1, "[JOB[_N[.TRY]]]", "what the tries at a job's time-frames printed, or the last lines of nodes' logs",

@@ -81,6 +81,7 @@ golden() {
   golden crashes sluice crash list
   golden started sluice run start --workflow none
   golden submitted sluice submit "$(sample 2)" --workflow none
+  golden waited sluice wait job "$(cat "$FARM/job")"
   is .meta.seq null sluice hostlist count n1
   is .meta.seq null sluice tf info "$(sample 2)"
   sluice dump | jq -se '[.[] | select(.kind == "config") | (.text | length > 0) and (has("seq") | not)] == [true]'

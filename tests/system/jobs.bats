@@ -78,6 +78,24 @@ overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/n
   sluice check
 }
 
+@test "wait tells the outcome with --json, too, and keeps its exit status" {
+  farm_up --nodes mi50:2 --nominal mi50=1
+  told() { local expect=$1 rc=0; shift; sluice wait "$@" --json >"$FARM/waited" || rc=$?; [ "$rc $(jq -c '.waits[0] | [.kind, .id, .exit, .text != null]' "$FARM/waited")" = "$expect" ]; }
+  done=$(sluice submit "$(sample 2)" --workflow none --hold)
+  cancelled=$(sluice submit "$(sample 2)" --workflow none --hold)
+  told "7 [\"job\",$done,7,true]" job "$done" --timeout 200ms
+  sluice job cancel "$cancelled"
+  told "11 [\"job\",$cancelled,11,true]" job "$cancelled"
+  told '12 ["job",999,12,true]' job 999
+  sluice move mi50-001 --to async --wait --timeout 20s
+  sluice job release "$done"
+  told "0 [\"job\",$done,0,true]" job "$done"
+  told '0 ["move",1,0,true]' move 1
+  run sluice wait job "$done" --json -o nothing
+  [ "$status" -eq 2 ]
+  [ "$(sluice wait job "$done" -o exit,id --parsable --no-header)" = "0|$done" ]
+}
+
 @test "a key gives the same job after the client gave up and after a restart; to another key another one" {
   async_farm
   pid=$(json '.status[0].pid' sluice status)
