@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "farm.h"
+#include "frame.h"
 #include "mem.h"
 #include "message.h"
 #include "names.h"
@@ -65,18 +66,6 @@ const char *call_address(struct context *ctx)
 
 /* --- the exchange --------------------------------------------------------------------------- */
 
-static void *copy(const ProtobufCMessage *m)
-{
-    size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = mem_zalloc(size + 1);
-    ProtobufCMessage *made;
-
-    protobuf_c_message_pack(m, bytes);
-    made = protobuf_c_message_unpack(m->descriptor, NULL, size, bytes);
-    free(bytes);
-    return made;
-}
-
 static void finish(struct call *c)
 {
     c->done = true;
@@ -89,8 +78,8 @@ static void on_ready(void *arg, struct chan *chan, const Sluice__Welcome *w, con
 
     c->was_ready = true;
     if (c->question == NULL) {
-        c->welcome = copy(&w->base);
-        c->ready = copy(&r->base);
+        c->welcome = proto_copy(&w->base);
+        c->ready = proto_copy(&r->base);
         finish(c);
     } else if (chan_send(chan, 1, c->question) < 0) {
         err_set(&c->err, ERR_UNREACHABLE, "the question could not be sent: it is too large, or the connection is gone");
@@ -120,8 +109,10 @@ static void on_message(void *arg, struct chan *chan, unsigned type, uint32_t id,
     if (type == SLUICE__TYPE__ERROR)
         err_set(&c->err, error->has_code && error->code != 0 ? (enum err_code)error->code : ERR_FAILED, "%s",
                 error->text != NULL ? error->text : "refused without a reason");
-    else if (type != (unsigned)c->want || (c->answer = copy(m)) == NULL)
+    else if (type != (unsigned)c->want)
         err_set(&c->err, ERR_PROTOCOL, "sluiced answered with a message of type %u, %u was wanted", type, (unsigned)c->want);
+    else
+        c->answer = proto_copy(m);
     finish(c);
 }
 

@@ -10,6 +10,7 @@
 #include "peer.h"
 
 #include "clock.h"
+#include "frame.h"
 #include "handshake.h"
 #include "mem.h"
 #include "names.h"
@@ -167,18 +168,6 @@ static void prove(struct connector *c)
         lose(c, &e);
 }
 
-static Sluice__Welcome *copy_welcome(const Sluice__Welcome *m)
-{
-    size_t size = sluice__welcome__get_packed_size(m);
-    uint8_t *buf = mem_zalloc(size + 1);
-    Sluice__Welcome *copy;
-
-    sluice__welcome__pack(m, buf);
-    copy = sluice__welcome__unpack(NULL, size, buf);
-    free(buf);
-    return copy;
-}
-
 static bool takes_munge(const Sluice__Welcome *m)
 {
     for (size_t i = 0; i < m->n_methods; i++)
@@ -201,7 +190,7 @@ static void handle_welcome(struct connector *c, const Sluice__Welcome *m)
     }
     if (m->has_clock)
         chan_take_clock(c->chan, c->hello, m->clock);
-    c->welcome = copy_welcome(m);
+    c->welcome = proto_copy(&m->base);
     if (m->n_methods == 0)
         c->state = AT_READY;
     else if (c->welcome == NULL || m->challenge.len != HANDSHAKE_CHALLENGE)

@@ -8,8 +8,10 @@
 
 #include "frame.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
 #include "mem.h"
 
 #define MAX_DEPTH 8                     /* the deepest message of ours nests 3 */
@@ -462,4 +464,22 @@ ProtobufCMessage *frame_unpack(const struct frame_type *t, const uint8_t *data, 
     if (m == NULL)
         return err_null(e, ERR_PROTOCOL, "%s that cannot be unpacked", t->name);
     return m;
+}
+
+void *proto_copy(const ProtobufCMessage *m)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *bytes = mem_zalloc(size);
+    ProtobufCMessage *copy;
+
+    protobuf_c_message_pack(m, bytes);
+    copy = protobuf_c_message_unpack(m->descriptor, NULL, size, bytes);
+    free(bytes);
+    if (copy == NULL) {
+        struct err e;
+
+        err_set(&e, ERR_FAILED, "a %s of %zu bytes could not be copied: no memory", m->descriptor->short_name, size);
+        log_die(&e);
+    }
+    return copy;
 }

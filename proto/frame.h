@@ -56,5 +56,7 @@ int  frame_parse_head(const uint8_t in[FRAME_HEAD], struct frame_head *h, struct
  * UTF-8 (without NUL) and enum values, which handlers may use as an index. Then it is unpacked; unknown fields are kept.
  * The message is the caller's: protobuf_c_message_free_unpacked. NULL: e says why. */
 ProtobufCMessage *frame_unpack(const struct frame_type *t, const uint8_t *data, size_t size, struct err *e);
+/* A message of that type, unknown fields and all, that points to nothing of m: protobuf_c_message_free_unpacked. Never NULL: no memory ends the program. */
+void *proto_copy(const ProtobufCMessage *m);
 
 #endif

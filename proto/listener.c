@@ -9,6 +9,7 @@
 #include "peer.h"
 
 #include "clock.h"
+#include "frame.h"
 #include "handshake.h"
 #include "log.h"
 #include "mem.h"
@@ -295,25 +296,12 @@ static void send_welcome(struct guest *g, const Sluice__Hello *hello)
     chan_send(g->c, 0, &m.base);
 }
 
-/* The message is gone after the call, the handshake goes on: packed and unpacked again. */
-static Sluice__Hello *copy_hello(const Sluice__Hello *m)
-{
-    size_t size = sluice__hello__get_packed_size(m);
-    uint8_t *buf = mem_zalloc(size + 1);
-    Sluice__Hello *copy;
-
-    sluice__hello__pack(m, buf);
-    copy = sluice__hello__unpack(NULL, size, buf);
-    free(buf);
-    return copy;
-}
-
 static void handle_hello(struct guest *g, const Sluice__Hello *m)
 {
     struct err e;
 
     g->id.clock_offset = (double)(m->clock - clock_wall_ns()) / (double)CLOCK_SECOND;
-    g->hello = copy_hello(m);
+    g->hello = proto_copy(&m->base);
     if (g->hello == NULL || runkey_random(g->challenge, sizeof(g->challenge), &e) < 0) {
         guest_drop(g);
         return;

@@ -16,6 +16,7 @@
 #include "counters.h"
 #include "events.h"
 #include "flow.h"
+#include "frame.h"
 #include "health.h"
 #include "log.h"
 #include "mark.h"
@@ -348,27 +349,9 @@ void node_see_part(struct node *n, const char *serial)
 
 /* ---- what the worker said ---- */
 
-static void *message_copy(const ProtobufCMessage *m)
-{
-    size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = mem_zalloc(size + 1);
-    ProtobufCMessage *copy;
-
-    protobuf_c_message_pack(m, bytes);
-    copy = protobuf_c_message_unpack(m->descriptor, NULL, size, bytes);
-    free(bytes);
-    if (copy == NULL) {
-        struct err e;
-
-        err_set(&e, ERR_FAILED, "a message could not be copied: no memory");
-        log_die(&e);
-    }
-    return copy;
-}
-
 void node_keep(ProtobufCMessage **old, const ProtobufCMessage *m)
 {
-    ProtobufCMessage *copy = m == NULL ? NULL : message_copy(m);
+    ProtobufCMessage *copy = m == NULL ? NULL : proto_copy(m);
 
     if (*old != NULL)
         protobuf_c_message_free_unpacked(*old, NULL);

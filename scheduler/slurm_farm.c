@@ -19,6 +19,7 @@
 #include "conf.h"
 #include "counters.h"
 #include "events.h"
+#include "frame.h"
 #include "hostlist.h"
 #include "log.h"
 #include "mem.h"
@@ -50,15 +51,7 @@ void slurm_says_set(struct node_slurm *ns, const Sluice__SlurmNode *w)
 {
     if (ns->says != NULL)
         sluice__slurm_node__free_unpacked(ns->says, NULL);
-    ns->says = NULL;
-    if (w != NULL) {
-        size_t size = sluice__slurm_node__get_packed_size(w);
-        uint8_t *bytes = mem_zalloc(size + 1);
-
-        sluice__slurm_node__pack(w, bytes);
-        ns->says = sluice__slurm_node__unpack(NULL, size, bytes);
-        free(bytes);
-    }
+    ns->says = w == NULL ? NULL : proto_copy(&w->base);
 }
 
 static void reserved_set(struct node_slurm *ns, bool is, int64_t end)

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "clock.h"
+#include "frame.h"
 #include "log.h"
 #include "mem.h"
 #include "slurm_process.h"
@@ -129,23 +130,11 @@ static void acts_ready(void *arg)
     next(arg);
 }
 
-static Sluice__SlurmDo *copy(const Sluice__SlurmDo *m)
-{
-    size_t size = protobuf_c_message_get_packed_size(&m->base);
-    uint8_t *bytes = mem_zalloc(size + 1);
-    Sluice__SlurmDo *c;
-
-    protobuf_c_message_pack(&m->base, bytes);
-    c = sluice__slurm_do__unpack(NULL, size, bytes);
-    free(bytes);
-    return c;
-}
-
 void slurm_link_do(struct slurm_link *l, const Sluice__SlurmDo *m, slurm_done done, void *arg)
 {
     struct command *c = mem_zalloc(sizeof(*c));
 
-    c->m = copy(m);
+    c->m = proto_copy(&m->base);
     c->done = done;
     c->arg = arg;
     TAILQ_INSERT_TAIL(&l->commands, c, entry);

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "device.h"
+#include "frame.h"
 #include "link.h"
 #include "log.h"
 #include "mem.h"
@@ -482,15 +483,7 @@ static Sluice__Done *make_done(const struct held *h, const Sluice__RecoDone *m, 
     d.has_nominal = m->has_nominal;
     d.nominal = m->nominal;
 
-    /* A copy of its own: packed and unpacked. */
-    size_t size = sluice__done__get_packed_size(&d);
-    uint8_t *packed = mem_zalloc(size + 1);
-    sluice__done__pack(&d, packed);
-    Sluice__Done *copy = sluice__done__unpack(NULL, size, packed);
-    free(packed);
-    if (copy == NULL)
-        abort();                                 /* out of memory: we packed it ourselves */
-    return copy;
+    return proto_copy(&d.base);                  /* d points into what is others' */
 }
 
 void deliver_take(struct held *h, const Sluice__RecoDone *m, int *fds, const char *device, const char *software)

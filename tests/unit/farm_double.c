@@ -15,6 +15,7 @@
 #include "chan.h"
 #include "clock.h"
 #include "events.h"
+#include "frame.h"
 #include "health.h"
 #include "helper.h"
 #include "mem.h"
@@ -230,15 +231,10 @@ int __wrap_chan_send(struct chan *c, uint32_t id, const ProtobufCMessage *m)
 {
     if (c->dead)
         return -1;
-    size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *packed = malloc(size ? size : 1);
     struct sent *s = mem_zalloc(sizeof(*s));
 
-    protobuf_c_message_pack(m, packed);
-    s->m = protobuf_c_message_unpack(m->descriptor, NULL, size, packed);
-    assert_non_null(s->m);
+    s->m = proto_copy(m);
     s->id = id;
-    free(packed);
     TAILQ_INSERT_TAIL(&c->sent, s, entry);
     return 0;
 }
@@ -603,11 +599,7 @@ void world_connect_with(struct node *n, const Sluice__Held *held, size_t n_held,
     reg.held = (Sluice__Held **)list;
     reg.n_held = n_held;
     registration_free(n);
-    size_t size = sluice__register__get_packed_size(&reg);
-    uint8_t *packed = malloc(size);
-    sluice__register__pack(&reg, packed);
-    n->registered = sluice__register__unpack(NULL, size, packed);
-    free(packed);
+    n->registered = proto_copy(&reg.base);
     flow_node_changed(n);
     flow_worker_registered(n, n->registered, &out);
     for (size_t i = 0; forget && i < out.n_forget; i++)

@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "file.h"
+#include "frame.h"
 #include "mem.h"
 
 /* ---- the daemon ---- */
@@ -207,23 +208,11 @@ struct session *fx_session(struct fixture *f, const char *name)
 
 /* ---- peers ---- */
 
-static ProtobufCMessage *copy(const ProtobufCMessage *m)
-{
-    size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = malloc(size + 1);
-    ProtobufCMessage *out;
-
-    protobuf_c_message_pack(m, bytes);
-    out = protobuf_c_message_unpack(m->descriptor, NULL, size, bytes);
-    free(bytes);
-    return out;
-}
-
 static void keep(ProtobufCMessage **at, const ProtobufCMessage *m)
 {
     if (*at != NULL)
         protobuf_c_message_free_unpacked(*at, NULL);
-    *at = m == NULL ? NULL : copy(m);
+    *at = m == NULL ? NULL : proto_copy(m);
 }
 
 static void ready_cb(void *arg, struct chan *c, const Sluice__Welcome *w, const Sluice__Ready *r)

@@ -14,6 +14,7 @@
 #include <sys/times.h>
 #include <cmocka.h>
 
+#include "frame.h"
 #include "handshake.h"
 #include "loop_help.h"
 #include "munged_help.h"
@@ -168,17 +169,13 @@ struct bare { struct chan *c; bool came, closed; unsigned type; ProtobufCMessage
 static void bare_message(void *arg, struct chan *c, unsigned type, uint32_t id, const ProtobufCMessage *m, int *fds, unsigned n_fds)
 {
     struct bare *b = arg;
-    size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *buf = malloc(size + 1);
 
     (void)c, (void)id, (void)fds, (void)n_fds;
     if (b->m)
         protobuf_c_message_free_unpacked(b->m, NULL);
-    protobuf_c_message_pack(m, buf);
-    b->m = protobuf_c_message_unpack(m->descriptor, NULL, size, buf);
+    b->m = proto_copy(m);
     b->type = type;
     b->came = true;
-    free(buf);
 }
 
 static void bare_closed(void *arg, struct chan *c, const struct err *why)
