@@ -92,7 +92,7 @@ static void names_of_a_rerun_are_held_against_those_of_others(void **state)
     (void)state;
     uint64_t id = over_in("/tmp/o", NULL), held = submit(&other, NULL);
     ask_rerun(id, true);
-    error_of(ERR_STATE, "is on and delivers results of the name y into that folder, too: its end is to be waited for");
+    error_of(client, ERR_STATE, "is on and delivers results of the name y into that folder, too: its end is to be waited for");
     assert_int_equal(the_job(id)->reruns, 0);
     assert_true(the_job(id)->stored_over);
     release(held);
@@ -102,7 +102,7 @@ static void names_of_a_rerun_are_held_against_those_of_others(void **state)
     assert_int_equal(the_job(id)->reruns, 1);
     assert_int_equal(the_job(id)->ended, 0);
     assert_int_equal(submit(&other, NULL), 0);
-    error_of(ERR_STATE, "is on and delivers results of the name y into that folder, too: another --output is wanted");
+    error_of(client, ERR_STATE, "is on and delivers results of the name y into that folder, too: another --output is wanted");
     uint64_t second = submit(&beside, NULL);             /* the first results are there, the next ones not */
     assert_int_not_equal(second, 0);
     finish_all();
@@ -114,7 +114,7 @@ static void names_of_a_rerun_are_held_against_those_of_others(void **state)
     held = submit(&beside, NULL);
     assert_int_not_equal(held, 0);
     ask_rerun(id, false);
-    error_of(ERR_STATE, "is on and delivers results of the name x into that folder, too");
+    error_of(client, ERR_STATE, "is on and delivers results of the name x into that folder, too");
     ask_rerun(id, true);                                 /* in a folder of its own */
     world_turn();
     assert_int_equal(the_job(id)->reruns, 1);
@@ -139,7 +139,7 @@ static void names_of_a_rerun_are_held_against_those_who_came_meanwhile(void **st
     while (world_help())
         ;
     world_turn();
-    error_of(ERR_STATE, "is on and delivers results of the name x into that folder, too");
+    error_of(client, ERR_STATE, "is on and delivers results of the name x into that folder, too");
     assert_true(the_job(id)->stored_over);
     release(first);
     release(second);
