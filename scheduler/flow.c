@@ -147,6 +147,7 @@ void flow_tick(struct flow *f)
             flow_cool(n, 0);
     }
     outcheck_tick(f);
+    publish_tick(f);
     if (f->d->runs)
         run_tick(f->d->runs, now);
     if (f->d->jobs)

@@ -47,6 +47,7 @@ struct flow {
     ev_timer tick, again;
     bool   kicked;
     bool   redo;                         /* of some node's */
+    double next_publish;                 /* publish.c */
     unsigned cooling;                    /* nodes that are passed over */
     struct outcheck *outchecks;          /* outcheck.c */
     struct user *users;                  /* who has jobs, by uid */

@@ -74,6 +74,7 @@ scheduler_libflow_a_SOURCES = \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/nice_work.c \
 	%D%/outcheck.c \
+	%D%/publish.c \
 	%D%/ran.c %D%/ran.h \
 	%D%/reconcile.c \
 	%D%/record.c \

@@ -15,7 +15,7 @@
 
 /* ---- verdicts ------------------------------------------------------------------------------ */
 
-static void verdict_send(struct node *n, const struct charge_key *key, bool accepted, char *stem, char *output)
+static void verdict_send(struct node *n, const struct charge_key *key, bool accepted, const struct record *r, bool for_another)
 {
     Sluice__Verdict m = SLUICE__VERDICT__INIT;
     struct key_message name;
@@ -27,26 +27,37 @@ static void verdict_send(struct node *n, const struct charge_key *key, bool acce
     m.fence = &name.fence;
     m.has_accepted = true;
     m.accepted = accepted;
-    m.stem = stem;
-    m.output = output;
+    m.stem = r ? r->stem : NULL;
+    m.output = r ? r->work->output : NULL;
+    m.has_for_another = m.for_another = for_another;
     chan_send(n->session->chan, 0, &m.base);
 }
 
 void verdict_reject(struct node *n, const struct charge_key *key)
 {
-    verdict_send(n, key, false, NULL, NULL);
+    verdict_send(n, key, false, NULL, false);
+}
+
+static void accept_at(struct record *r, struct fnode *n, bool for_another)
+{
+    struct charge_key key = { r->key.is_job, r->key.work, r->key.tf, r->fence.epoch, r->fence.attempt };
+
+    assign_open(n, r->work);                     /* it must know the work to publish for it */
+    verdict_send(n->node, &key, true, r, for_another);
 }
 
 void record_verdict(struct record *r)
 {
     struct flow *f = r->work->flow;
     struct node *n = r->node ? farm_node(f->d->farm, r->node) : NULL;
-    struct charge_key key = { r->key.is_job, r->key.work, r->key.tf, r->fence.epoch, r->fence.attempt };
 
-    if (n == NULL || n->session == NULL)
-        return;
-    assign_open(flow_node(f, n), r->work);       /* it must know the work to publish for it */
-    verdict_send(n, &key, true, r->stem, r->work->output);
+    if (n != NULL && n->session != NULL)
+        accept_at(r, flow_node(f, n), false);
+}
+
+void record_verdict_to(struct record *r, struct fnode *another)
+{
+    accept_at(r, another, true);
 }
 
 /* ---- records ------------------------------------------------------------------------------- */

@@ -221,26 +221,42 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     free(stages);
 }
 
-/* What was accepted cannot get its final name: there is no result, so it is not done. false: it is tried again, and r is gone. */
-static bool publish_failed(struct record *r, const Sluice__Published *p)
+/* What was accepted cannot get its final name. false: r is gone. */
+static bool publish_failed(struct record *r, const char *word, const char *text)
 {
-    const char *word = p->word && p->word[0] ? p->word : "OutputFailed";
-
-    log_err("%s %" PRIu64 " TF %" PRIu64 ": accepted, but not published by %s: %s: %s", r->key.is_job ? "job" : "run", r->key.work, r->key.tf, r->node, word,
-            p->text);
+    log_err("%s %" PRIu64 " TF %" PRIu64 ": accepted, but not published by %s: %s: %s", r->key.is_job ? "job" : "run", r->key.work, r->key.tf, r->node, word, text);
     counters_add(r->work->flow->d->counters, "publish_failed", 1);
     tally_add(&r->work->failures, word, 1);
-    if (r->key.is_job && strcmp(word, "OutputFailed") == 0 && job_publishes_again(r, word, p->text))
+    if (r->key.is_job && strcmp(word, "OutputFailed") == 0 && job_publishes_again(r, word, text))
         return false;
     r->outcome = END_FAILED;
     free(r->reason);
     free(r->text);
     r->reason = mem_strdup(word);
-    r->text = mem_strdup(p->text);
+    r->text = mem_strdup(text);
     if (r->key.is_job)
         job_unpublished(r);
     else
         run_unpublished(r);
+    return true;
+}
+
+/* It is published, or never will be: nobody waits for it any more. */
+static void settled_for_good(struct record *r)
+{
+    struct node *n = r->node ? farm_node(r->work->flow->d->farm, r->node) : NULL;
+
+    if (n && flow_node(r->work->flow, n)->records)
+        flow_node(r->work->flow, n)->records--;
+    r->published = true;
+    record_store(r);
+}
+
+bool record_not_published(struct record *r, const char *word, const char *text)
+{
+    if (!publish_failed(r, word, text))
+        return false;
+    settled_for_good(r);
     return true;
 }
 
@@ -258,11 +274,13 @@ void flow_published(struct session *s, uint32_t id, const void *m)
         counters_add(s->d->counters, "published_again", r == NULL);
         return;
     }
-    if (a.n->records)
-        a.n->records--;
-    r->published = true;                         /* or never will be: nobody waits for it any more */
-    if (p->text == NULL || p->text[0] == '\0' || publish_failed(r, p))
-        record_store(r);
+    const char *why = p->text && p->text[0] ? p->text : NULL;
+    if (publish_answered(r, s->node, why))
+        return;
+    if (why)
+        record_not_published(r, p->word && p->word[0] ? p->word : "OutputFailed", why);
+    else
+        settled_for_good(r);
 }
 
 /* ---- failed -------------------------------------------------------------------------------- */

@@ -25,6 +25,8 @@ struct record {
     bool   stored, published;
     bool   writing;              /* the writer reads it now */
     bool   released;             /* of a run: the sources were told to let go */
+    double away_since, ask_at;   /* publish.c: flow time; 0: its node is in contact */
+    unsigned asked;              /* other nodes that were */
 };
 
 /* record.c */
@@ -37,6 +39,7 @@ struct record *record_restore(struct work *w, uint64_t tf, struct fence fence, c
                               double seconds, uint64_t bytes, bool incomplete, int64_t time);
 void record_free(struct record *r);
 void record_verdict(struct record *r);   /* accepted, to its node, if it is in contact */
+void record_verdict_to(struct record *r, struct fnode *another);         /* who is to publish it for that node */
 /* Not accepted: its worker lets it go. */
 void verdict_reject(struct node *n, const struct charge_key *key);
 void settle_redo(struct flow *f);        /* verdicts for nodes that registered again */
@@ -53,7 +56,14 @@ void job_may_have_left(struct jobs *jobs, uint64_t id);  /* a worker went that h
 /* A try at a job's TF that came to nothing while another one is under way, or will be. */
 void job_store_try(struct tf *t, struct fence at, const char *node, const struct tried *how);
 
+/* publish.c */
+void publish_tick(struct flow *f);
+/* What `by` says of publishing it (why NULL: it is done). true: it is another one than its node, who could not: nothing follows. */
+bool publish_answered(struct record *r, const struct node *by, const char *why);
+
 /* settle.c */
+/* There is no result, so it is not done: it is tried again, and r is gone (false), or has failed. */
+bool record_not_published(struct record *r, const char *word, const char *text);
 /* An attempt failed (or was given up): to another node, or settled. charge is returned before. */
 void attempt_failed(struct tf *t, const char *node, const char *device, const char *word, const char *text);
 /* One of two tries ended before the other one: it stands among the tries of its TF. */

@@ -40,6 +40,7 @@ struct delivery {
     struct pool_task task;
     enum delivery_step step;
     bool     running, cancelled, undelivered;
+    bool     for_another;                        /* a stray verdict on what another node wrote: it may lie where only that one sees it */
     struct user_id user;
     char    *dir, *stem;
     struct fence fence; struct tf_name tf;
@@ -301,7 +302,7 @@ static enum deliver_end publish(struct delivery *x)
     if (leads_outside(x))
         return DELIVER_DENIED;
     enum deliver_end end = deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
-    if (end != DELIVER_OK && !is_to_be_tried_again(end))
+    if (end != DELIVER_OK && !is_to_be_tried_again(end) && !x->for_another)
         deliver_remove(x->dir, x->stem, x->tf, x->fence, &ignored);        /* nobody will ever publish it */
     return end;
 }
@@ -411,7 +412,9 @@ static void finish(struct delivery *x)
     bool ok = x->end == DELIVER_OK;
     char line[TF_TEXT];
 
-    if (!ok && x->step != STEP_WRITE)
+    if (!ok && x->for_another)
+        log_debug("%s: not published for another node: %s", tf_text(x->tf, x->fence, line), x->why.text);
+    else if (!ok && x->step != STEP_WRITE)
         log_warning("%s: %s: %s", tf_text(x->tf, x->fence, line), x->step == STEP_PUBLISH ? "not published" : "not removed", x->why.text);
     if (x->step == STEP_PUBLISH)
         say_published(w, x->tf, x->fence, ok ? NULL : end_word(x->end), ok ? NULL : x->why.text);
@@ -567,6 +570,19 @@ void deliver_discard(struct held *h)
         held_remove(h);
 }
 
+/* One that was asked for again while it waits for its disk. */
+static bool is_under_way(const struct deliver *d, struct tf_name tf, struct fence fence)
+{
+    const struct delivery *x;
+
+    TAILQ_FOREACH(x, &d->list, entry) {
+        if (x->held == NULL && x->step == STEP_PUBLISH && x->tf.run == tf.run && x->tf.job == tf.job && x->tf.id == tf.id && x->fence.epoch == fence.epoch &&
+            x->fence.attempt == fence.attempt)
+            return true;
+    }
+    return false;
+}
+
 void deliver_stray(struct deliver *d, const Sluice__Verdict *m)
 {
     struct tf_name tf;
@@ -579,9 +595,12 @@ void deliver_stray(struct deliver *d, const Sluice__Verdict *m)
             say_published(d->worker, tf, fence, NULL, NULL);           /* there were no files */
         return;
     }
+    if (m->accepted && is_under_way(d, tf, fence))
+        return;
     struct work *work = works_find(&d->worker->works, tf.run, tf.job);
     struct delivery *x = mem_zalloc(sizeof *x);
     x->all = d;
+    x->for_another = m->for_another;
     x->tf = tf;
     x->fence = fence;
     x->dir = mem_strdup(m->output);

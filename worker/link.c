@@ -343,7 +343,7 @@ static void send_register(struct link *l, Sluice__Held **list, size_t n)
     m.host = host;
     m.building_limit = w->conf->worker.building_limit;
     m.high_water = w->conf->worker.high_water;
-    m.has_checks_output = m.checks_output = m.has_sweeps_output = m.sweeps_output = 1;
+    m.has_checks_output = m.checks_output = m.has_sweeps_output = m.sweeps_output = m.has_publishes_for_others = m.publishes_for_others = 1;
     chan_send(l->chan, 1, &m.base);
     free(dev);
     free(devs);

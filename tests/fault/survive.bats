@@ -129,6 +129,54 @@ SLOW_HARMS=(sluiced_stopped worker_stopped)
   sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; false; }
 }
 
+# accepted_and_killed: a job of one TF, whose worker n001 is killed when its result is accepted and has no final name yet. Its id is in ID.
+accepted_and_killed() {
+  ID=$(sluice submit "$(sample 2)" --workflow decode --output "$FARM/out")
+  wait_until 20 job_is "$ID" .running 1
+  kill -STOP "$PID_sluiced"                            # it hears of the result when the disk takes no more names
+  wait_until 20 eval '[ -n "$(find "$DISK" -name "*.digits.json.a*-j$ID")" ]'
+  wait_until 20 "${IN_disk[@]}" mount -o remount,ro "$FARM/out"
+  kill -CONT "$PID_sluiced"
+  wait_until 20 job_is "$ID" .done 1
+  kill -KILL "$PID_n001"
+  wait_until 10 ended "$PID_n001"
+  "${IN_disk[@]}" mount -o remount,rw "$FARM/out"
+  [ "$(ls "$DISK" | grep -c "a[0-9]*-[0-9]*-j$ID\$")" -eq 2 ]
+}
+
+@test "an accepted result whose worker never returns is published by another one; where only that node sees the folder it waits for the node" {
+  need_rooms
+  real_class 20
+  room disk -- "mkdir -p $FARM/out && mount -t tmpfs -o size=16M,mode=1777 tmpfs $FARM/out"
+  DISK=$ROOM_disk$FARM/out
+  daemon
+  async 'n[001-002]'
+  echo slow:1500 >"$FARM/does-n001"
+  fake_worker n001 "${IN_disk[@]}"
+  wait_until 20 node_is n001 .usable true
+  accepted_and_killed
+  fake_worker n002 "${IN_disk[@]}"
+  name=$(basename "$(sample 2)" .tf).0.digits
+  wait_until 20 eval '[ "$(ls "$DISK" | paste -sd" ")" = "$name $name.json" ]'
+  cmp "$(sample 2)" "$DISK/$name"
+  [ "$(jq -r "\"\(.job) \(.node)\"" "$DISK/$name.json")" = "$ID n001" ]
+  wait_until 20 job_is "$ID" '[.state, .done, .failed] | map(tostring) | join(" ")' "done 1 0"
+  # who does not see it leaves it as it is
+  kill -KILL "$PID_n002"; wait_until 10 ended "$PID_n002"
+  "${IN_disk[@]}" rm "$FARM/out/$name" "$FARM/out/$name.json"
+  fake_worker n001 "${IN_disk[@]}"
+  wait_until 20 node_is n001 .usable true
+  accepted_and_killed
+  fake_worker n002
+  wait_until 20 grep -q "job $ID TF 0: node n001, which has its result, is away: node n002 is asked" "$FARM/sluiced.log"
+  wait_until 20 job_is "$ID" '[.state, .done, .failed] | map(tostring) | join(" ")' "done 1 0"
+  [ "$(ls "$DISK" | grep -c "a[0-9]*-[0-9]*-j$ID\$")" -eq 2 ]
+  fake_worker n001 "${IN_disk[@]}"
+  wait_until 20 eval '[ "$(ls "$DISK" | paste -sd" ")" = "$name $name.json" ]'
+  wait_until 20 job_is "$ID" '[.state, .done, .failed] | map(tostring) | join(" ")' "done 1 0"
+  sluice check
+}
+
 @test "a job whose output disk is full pauses with the reason, and goes on by itself when there is room; others go on meanwhile" {
   need_rooms
   real_class 20

@@ -606,6 +606,161 @@ static void what_was_lost_before_it_was_published_is_tried_again(void **state)
     tries_are(id, 0, "1 failed OutputFailed, 2 failed OutputFailed, 3 failed OutputFailed");
 }
 
+/* The next Verdict on a result of another node that n gets, within s; NULL: none. */
+static Sluice__Verdict *asked_for_another(struct node *n, double s)
+{
+    Sluice__Verdict *v = NULL;
+
+    for (int i = 0; i < s / 0.05 && v == NULL; i++) {
+        world_pass(0.05);
+        v = TAKE(n->session, sluice__verdict);
+    }
+    assert_true(v == NULL || (v->accepted && v->for_another));
+    return v;
+}
+
+/* One TF, accepted from n1, which goes before it has published; n2 can publish for others. */
+static uint64_t accepted_at_a_node_that_goes(unsigned attempts, Sluice__Assign **a)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = attempts };
+
+    world_disconnect(n2);
+    uint64_t id = submit(&w, NULL);
+    *a = assigned_to(n1, 5);
+    assert_non_null(*a);
+    answer_built(n1, *a);
+    answer_done(n1, *a, true);
+    world_turn();
+    Sluice__Verdict *v = TAKE(n1->session, sluice__verdict);
+    assert_true(v->accepted && !v->has_for_another);
+    FREE(v);
+    world_connect(n2, NULL, 0, NULL);
+    n2->registered->has_publishes_for_others = n2->registered->publishes_for_others = true;
+    world_disconnect(n1);
+    flow_worker_lost(n1, "its connection was closed");
+    world_turn();
+    assert_null(TAKE(n2->session, sluice__assign));
+    return id;
+}
+
+/* The worker of an accepted result never returns: who sees the folder publishes it, and nothing is left. */
+static void what_its_worker_does_not_publish_another_one_does(void **state)
+{
+    Sluice__Assign *a;
+    Sluice__Verdict *v;
+
+    (void)state;
+    uint64_t id = accepted_at_a_node_that_goes(2, &a);
+    n2->registered->publishes_for_others = false;        /* an older worker would remove what it cannot publish */
+    assert_null(asked_for_another(n2, 8));
+    n2->registered->publishes_for_others = true;
+    assert_non_null(v = asked_for_another(n2, 65));
+    assert_int_equal(v->tf->id, 0);
+    assert_int_equal(v->fence->attempt, 1);
+    assert_string_equal(v->stem, "x.0");
+    assert_string_equal(v->output, the_job(id)->work.output);
+    FREE(v);
+    answer_unpublished(n2, a, "OutputFailed", "it is not there");        /* it lies on n1's own disk, perhaps */
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    assert_int_equal(the_job(id)->work.records, 1);
+    assert_int_equal(tally_sum(the_job(id)->work.failures), 0);
+    assert_null(asked_for_another(n2, 50));              /* there is nobody else; each again after a while, also after a restart */
+    assert_non_null(v = asked_for_another(n2, 20));
+    FREE(v);
+    world_restart();
+    client = world_peer("client");
+    world_connect(n2, NULL, 0, NULL);
+    n2->registered->has_publishes_for_others = n2->registered->publishes_for_others = true;
+    assert_null(asked_for_another(n2, 2));               /* its worker has time to come back */
+    assert_non_null(v = asked_for_another(n2, 8));
+    FREE(v);
+    answer_published(n2, a);
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    assert_int_equal(the_job(id)->work.records, 0);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    world_connect(n1, NULL, 0, NULL);
+    world_turn();
+    assert_null(TAKE(n1->session, sluice__verdict));
+    world_restart();
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+    assert_int_equal(the_job(id)->work.records, 0);
+    FREE(a);
+}
+
+/* It comes back while another one is asked: it does it itself, and what the other one says then changes nothing. */
+static void a_worker_that_comes_back_publishes_itself(void **state)
+{
+    Sluice__Assign *a;
+    Sluice__Verdict *v;
+
+    (void)state;
+    uint64_t id = accepted_at_a_node_that_goes(2, &a);
+    assert_non_null(v = asked_for_another(n2, 8));
+    FREE(v);
+    world_connect(n1, NULL, 0, NULL);
+    world_turn();
+    assert_non_null(v = TAKE(n1->session, sluice__verdict));
+    assert_false(v->has_for_another && v->for_another);
+    FREE(v);
+    answer_unpublished(n2, a, "OutputFailed", "it is not there");
+    answer_published(n1, a);
+    answer_published(n2, a);
+    world_turn();
+    world_check();
+    assert_null(asked_for_another(n2, 70));
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    assert_int_equal(the_job(id)->work.records, 0);
+    FREE(a);
+}
+
+/* A node that is retired will never publish: what no other one finds is tried again while the job is on, and has failed when it is over. */
+static void the_result_of_a_retired_node_that_nobody_finds_is_lost(void **state)
+{
+    Sluice__Assign *a, *b;
+    Sluice__Verdict *v;
+
+    (void)state;
+    uint64_t id = accepted_at_a_node_that_goes(2, &a);
+    n1->added = false;
+    assert_non_null(v = asked_for_another(n2, 8));
+    FREE(v);
+    answer_unpublished(n2, a, "OutputFailed", "it is not there");
+    FREE(a);
+    assert_non_null(b = assigned_to(n2, 5));
+    answer_built(n2, b);
+    answer_done(n2, b, true);
+    world_turn();
+    answer_published(n2, b);
+    FREE(b);
+    for (int i = 0; i < 100 && !the_job(id)->stored_over; i++)
+        world_pass(0.05);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    tries_are(id, 0, "1 failed OutputFailed, 2 done Done");
+
+    n1->added = true;
+    world_connect(n1, NULL, 0, NULL);
+    id = accepted_at_a_node_that_goes(2, &a);
+    for (int i = 0; i < 250 && !the_job(id)->stored_over; i++)
+        world_pass(0.05);
+    n1->added = false;
+    assert_non_null(v = asked_for_another(n2, 80));
+    FREE(v);
+    answer_unpublished(n2, a, "OutputFailed", "it is not there");
+    world_pass(3);
+    world_turn();
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_FAILED);
+    assert_string_equal(the_job(id)->task[0].code, "OutputFailed");
+    assert_non_null(strstr(the_job(id)->task[0].text, "node n1, which is retired, has not published its result"));
+    assert_int_equal(the_job(id)->work.records, 0);
+    n1->added = true;
+    world_connect(n1, NULL, 0, NULL);
+    FREE(a);
+}
+
 /* No other node is asked for what no node can do, and none is blamed. */
 static void a_name_that_is_taken_is_tried_once(void **state)
 {
@@ -695,6 +850,9 @@ int main(void)
         WITH_WORLD(what_kills_workers_is_set_aside),
         WITH_WORLD(a_worker_dies_of_what_its_devices_had),
         WITH_WORLD(what_cannot_be_published_fails),
+        WITH_WORLD(what_its_worker_does_not_publish_another_one_does),
+        WITH_WORLD(a_worker_that_comes_back_publishes_itself),
+        WITH_WORLD(the_result_of_a_retired_node_that_nobody_finds_is_lost),
         WITH_WORLD(stages_of_a_lost_result_are_not_counted),
         WITH_WORLD(what_was_lost_before_it_was_published_is_tried_again),
         WITH_WORLD(a_name_that_is_taken_is_tried_once),

@@ -210,6 +210,51 @@ static void another_file_under_the_final_name_is_never_replaced(void **unused)
     free(file);
 }
 
+static void verdict_for_another(uint64_t tf, const char *stem)
+{
+    Sluice__Verdict m = SLUICE__VERDICT__INIT;
+    struct tf_id id;
+
+    tf_id_fill(&id, (struct tf_name){ 0, 1, tf }, (struct fence){ EPOCH, 1 });
+    m.tf = &id.tf;
+    m.fence = &id.fence;
+    m.has_accepted = m.accepted = m.has_for_another = m.for_another = 1;
+    m.output = out;
+    m.stem = (char *)stem;
+    chan_send(f.chan, 0, &m.base);
+}
+
+/* What another node wrote is published where it is found whole; else it is left as it is: this one may not see all of it. */
+static void what_another_node_wrote_is_published_or_left(void **unused)
+{
+    (void)unused;
+    char *half = mem_printf("%s/y.0.digits.a%u-1-j1", out, EPOCH), *text = mem_printf("%s/y.0.digits.json.a%u-1-j1", out, EPOCH);
+    const char *says = "{\"job\": 1, \"tf\": 9, \"outputs\": [\"digits\"], \"size\": 4}";
+    struct err e;
+
+    start(NULL, NULL);
+    farm_open(&f, 0, 1, "copy", out, 0);
+    assert_int_equal(file_replace(half, "data", 4, 0644, &e), 0);
+    for (int i = 0; i < 2; i++) {                        /* asked twice, as nothing followed */
+        verdict_for_another(9, "y.0");
+        struct note n = farm_take(&f, SLUICE__TYPE__PUBLISHED, 5);
+        assert_non_null(n.m);
+        assert_string_equal(((const Sluice__Published *)n.m)->word, "OutputFailed");
+        note_free(&n);
+        char *names = list_folder(out);
+        assert_string_equal(names, "y.0.digits.a7-1-j1");
+        free(names);
+    }
+    assert_int_equal(file_replace(text, says, strlen(says), 0644, &e), 0);
+    verdict_for_another(9, "y.0");
+    expect_published(9);
+    char *names = list_folder(out);
+    assert_string_equal(names, "y.0.digits y.0.digits.json");
+    free(names);
+    free(half);
+    free(text);
+}
+
 static void without_output_folder_there_are_no_files(void **unused)
 {
     (void)unused;
@@ -918,6 +963,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         here(a_tf_of_a_job_goes_from_its_file_to_its_final_name),
         here(a_rejected_result_leaves_nothing),
+        here(what_another_node_wrote_is_published_or_left),
         here(another_file_under_the_final_name_is_never_replaced),
         here(without_output_folder_there_are_no_files),
         here(what_cannot_be_taken_is_refused_with_its_word),
