@@ -478,9 +478,16 @@ void log_write(enum log_level level, const char *fmt, ...)
     errno = saved;
 }
 
+void log_last_word(const char *text)
+{
+    log_write(LOG_LEVEL_ERR, "%s", text);
+    if (log_.file != NULL)
+        fprintf(stderr, "%s: %s\n", log_.program, text);
+}
+
 void log_die(const struct err *e)
 {
-    log_write(LOG_LEVEL_ERR, "%s", e->text);
+    log_last_word(e->text);
     log_close();
     exit(e->code != ERR_NONE ? (int)e->code : (int)ERR_FAILED);
 }

@@ -26,7 +26,9 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 #define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* Says why and ends the program with the code of e. */
+/* An error that ends the program. Where the log is a file it is said on stderr as well: whoever started the program looks there. */
+void log_last_word(const char *text);
+/* Says so and ends the program with the code of e. */
 void log_die(const struct err *e) __attribute__((noreturn));
 
 /* What log_recent knows outlives this process, however it ends: from now on the lines are written to path as well, which never has more than some 128 KiB with path.1,

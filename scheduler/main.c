@@ -242,8 +242,9 @@ static int serve(const struct options *o)
     raise_descriptors();
     signals_start(&signals, loop, &d);
     if (sluiced_start(&d, loop, &o->start, &e) < 0) {
-        log_err("cannot start: %s", e.text);
         tell_fd(o->ready_fd, e.text);
+        err_prefix(&e, "cannot start");
+        log_last_word(e.text);
         log_close();
         return e.code;
     }

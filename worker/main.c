@@ -659,7 +659,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);                    /* a file size limit is an errno like any other */
     if (start(&p, &e) < 0) {
         say_ready(&p, e.text);
-        log_err("%s", e.text);
+        log_last_word(e.text);
         p.status = e.code ? (int)e.code : ERR_FAILED;
     } else {
         ev_run(p.w.loop, 0);

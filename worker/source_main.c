@@ -454,7 +454,7 @@ int main(int argc, char **argv)
     if (replay_run(&p, &names, &e) == 0) {
         status = conclude(&p);
     } else {
-        log_err("%s", e.text);
+        log_last_word(e.text);
         tell_ready(&p, e.text);
         status = e.code;
     }

@@ -96,6 +96,12 @@ settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or faile
   run timeout 20 sluiced --config "$FARM/farm/sluice.conf"
   [ "$status" -ne 0 ]
   [[ $output == *"$(sluiced_pid)"* ]]
+  # on the terminal too where there is a log
+  for program in "sluiced" "sluice-worker --server unix:$SLUICE_SOCKET --node mi50-001 --class mi50 --run-dir $FARM/farm/run/mi50-001 --shm-dir $(cat "$FARM/farm/shm-dir")"; do
+    run timeout 20 $program --config "$FARM/farm/sluice.conf" --log "$FARM/second.log"
+    [ "$status" -eq 4 ]
+    [[ $output == *"pid "* && $(tail -n 1 "$FARM/second.log") == *"pid "* ]] || { echo "$program: $output"; false; }
+  done
   run timeout 20 sluice-worker --config "$FARM/farm/sluice.conf" --server "unix:$SLUICE_SOCKET" --node mi50-001 --class mi50 \
     --run-dir "$FARM/farm/run/mi50-001" --shm-dir "$(cat "$FARM/farm/shm-dir")"
   [ "$status" -eq 4 ]
