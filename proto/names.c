@@ -12,6 +12,7 @@
 #include "mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <unistd.h>
 #ifdef HAVE_MUNGE
 #include <munge.h>
 #endif
@@ -56,6 +58,7 @@ struct shared {
     struct ev_loop *loop;              /* NULL once the loop's side is gone */
     ev_async *async;
     unsigned refs;
+    int    spare;                      /* the thread's alone: a descriptor kept for the user database, for when there are no others; -1: not yet, or gone */
 };
 
 struct name_question {
@@ -105,6 +108,8 @@ static void shared_put(struct shared *s)
     }
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);
+    if (s->spare >= 0)
+        close(s->spare);
     free(s);
 }
 
@@ -117,7 +122,7 @@ static void fail(struct name_answer *a, enum err_code code, const char *what, co
 }
 
 /* Fills user, gid and groups. A uid that nobody knows is its number: that is no error. */
-static void ask_user(struct name_answer *a, uid_t uid)
+static void look_up(struct name_answer *a, uid_t uid)
 {
     struct passwd pw, *found = NULL;
     char buf[16384];
@@ -132,6 +137,15 @@ static void ask_user(struct name_answer *a, uid_t uid)
     if (getgrouplist(pw.pw_name, pw.pw_gid, a->groups, &n) < 0)
         n = (int)ARRAY_LEN(a->groups);           /* more than fit: the first ones count */
     a->n_groups = (unsigned)n;
+}
+
+/* With as many connections as there are descriptors root would have no name: the user database is read from files. */
+static void ask_user(struct shared *s, struct name_answer *a, uid_t uid)
+{
+    if (s->spare >= 0)
+        close(s->spare);
+    look_up(a, uid);
+    s->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 #ifdef HAVE_MUNGE
@@ -175,7 +189,7 @@ static void ask_encode(struct work *w)
     munge_ctx_destroy(ctx);
 }
 
-static void ask_decode(struct work *w)
+static void ask_decode(struct shared *s, struct work *w)
 {
     munge_ctx_t ctx = context(w);
     void *payload = NULL;
@@ -188,7 +202,7 @@ static void ask_decode(struct work *w)
         fail(&w->answer, munge_code(rc), "munge refused the credential", munge_why(ctx, rc));
         free(payload);
     } else {
-        ask_user(&w->answer, uid);
+        ask_user(s, &w->answer, uid);
         w->answer.gid = gid;
         w->answer.data = payload;
         w->answer.size = (size_t)size;
@@ -201,7 +215,7 @@ static void ask_encode(struct work *w)
     fail(&w->answer, ERR_PERMISSION, "munge", "this build has no munge (configure found no libmunge)");
 }
 
-static void ask_decode(struct work *w) { ask_encode(w); }
+static void ask_decode(struct shared *s, struct work *w) { (void)s; ask_encode(w); }
 #endif
 
 static void ask_resolve(struct work *w)
@@ -225,12 +239,12 @@ static void ask_resolve(struct work *w)
         fail(a, ERR_UNREACHABLE, w->data, "it has no address");
 }
 
-static void ask(struct work *w)
+static void ask(struct shared *s, struct work *w)
 {
     switch (w->kind) {
     case ENCODE:  ask_encode(w); break;
-    case DECODE:  ask_decode(w); break;
-    case USER:    ask_user(&w->answer, w->uid); break;
+    case DECODE:  ask_decode(s, w); break;
+    case USER:    ask_user(s, &w->answer, w->uid); break;
     case RESOLVE: ask_resolve(w); break;
     }
 }
@@ -252,7 +266,7 @@ static void *thread_main(void *arg)
         s->busy_since = clock_mono_ns();
         pthread_mutex_unlock(&s->lock);
         if (!atomic_load(&w->dropped))
-            ask(w);
+            ask(s, w);
         pthread_mutex_lock(&s->lock);
         s->busy = false;
         STAILQ_INSERT_TAIL(&s->done, w, link);
@@ -350,6 +364,7 @@ struct names *names_create(struct ev_loop *loop, struct err *e)
     n->shared->loop = loop;
     n->shared->async = &n->async;
     n->shared->refs = 2;
+    n->shared->spare = -1;
     LIST_INIT(&n->questions);
     ev_async_init(&n->async, on_answers);
     ev_async_start(loop, &n->async);

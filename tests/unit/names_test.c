@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <cmocka.h>
@@ -57,6 +58,36 @@ static void a_uid_has_a_name(void **unused)
     assert_true(h.a.n_groups >= 1 && h.a.groups[0] == 0);
     assert_string_equal(unknown.a.user, "3999999999");
     assert_int_equal(unknown.a.n_groups, 0);
+    names_destroy(n);
+}
+
+static void a_uid_has_a_name_when_there_are_no_descriptors_left(void **unused)
+{
+    struct names *n = open_names();
+    struct heard first = { .came = false }, h = { .came = false };
+    struct rlimit before, few;
+    struct err e;
+    int taken[64];
+    unsigned n_taken = 0;
+
+    (void)unused;
+    assert_non_null(names_user(n, 0, 5, done, &first, &e));
+    assert_true(run_until(loop, &first.came, 5));
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = before;
+    few.rlim_cur = ARRAY_LEN(taken);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while (n_taken < ARRAY_LEN(taken) && (taken[n_taken] = dup(STDIN_FILENO)) >= 0)
+        n_taken++;
+    for (int i = 0; i < 2; i++) {
+        h.came = false;
+        assert_non_null(names_user(n, 1, 5, done, &h, &e));
+        assert_true(run_until(loop, &h.came, 5));
+        assert_string_equal(h.a.user, "daemon");             /* in every Debian's base-passwd */
+    }
+    while (n_taken > 0)
+        close(taken[--n_taken]);
+    setrlimit(RLIMIT_NOFILE, &before);
     names_destroy(n);
 }
 
@@ -227,7 +258,7 @@ static int teardown(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_uid_has_a_name),
+        cmocka_unit_test(a_uid_has_a_name), cmocka_unit_test(a_uid_has_a_name_when_there_are_no_descriptors_left),
         cmocka_unit_test(localhost_resolves_and_nonsense_does_not),
         cmocka_unit_test(a_cancelled_question_is_not_answered),
         cmocka_unit_test(a_hanging_thread_holds_up_nobody),
