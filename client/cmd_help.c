@@ -162,29 +162,40 @@ static bool is_flag_somewhere(const char *name)
     return x.flag;
 }
 
+static bool names_file(const struct option_row *row)
+{
+    return strcmp(row->arg, "FILE") == 0 || strcmp(row->arg, "DIR") == 0;
+}
+
 static void print_valued(void *arg, const struct option_row *row)
 {
-    (void)arg;
-    if (row->arg != NULL && !is_flag_somewhere(row->name))
+    const bool *of_files = arg;
+
+    if (row->arg != NULL && names_file(row) == *of_files && !is_flag_somewhere(row->name))
         printf("|--%s", row->name);
 }
 
-/* Behind an option that wants a value no operand is offered: the shell's own completion, files, is. */
+/* Behind an option that wants a value no operand is offered; the names of files are where one is wanted. */
 static void print_no_choices(void)
 {
-    printf("    --value");
-    for (const struct command *c = commands; c->name != NULL; c++)
-        command_options(c, print_valued, NULL);
-    printf(") return ;;\n");
+    for (int of_files = 1; of_files >= 0; of_files--) {
+        bool arg = of_files;
+
+        printf("    --%s", of_files ? "file" : "value");
+        for (const struct command *c = commands; c->name != NULL; c++)
+            command_options(c, print_valued, &arg);
+        printf(") %sreturn ;;\n", of_files ? "" : "files=''; ");
+    }
 }
 
-/* What both shells understand: the words before the cursor in, choices (for the word there) and options (when it begins with '-') out. Names
- * of nodes are asked for, but not waited for: without sluiced, or with a slow one, they are left out. */
+/* What both shells understand: the words before the cursor in, out: choices (for the word there), options (when it begins with '-'), list (not empty: it
+ * is a name of a node; yes: or several, apart by commas), files (not empty: it may be a file). Names of nodes are asked for, but not waited for: without
+ * sluiced, or with a slow one, they are left out. */
 static void print_choose(void)
 {
     printf("_sluice_choose() {\n"
-           "  local key='' last='' where='' list=''\n"
-           "  choices='' options=''\n"
+           "  local key='' last='' where=''\n"
+           "  choices='' options='' list='' files=yes\n"
            "  while [ $# -gt 1 ]; do case \"$1\" in --socket|--server) where=\"$1=$2\"; shift 2 ;; *) break ;; esac; done\n"
            "  case $# in 0) ;; 1) key=\"$1\" ;; *) key=\"$1 $2 \" ;; esac\n"
            "  for last; do :; done\n"
@@ -204,7 +215,7 @@ static void print_choose(void)
     print_commands();
     printf("  esac\n"
            "  [ \"$list\" != yes ] || choices=\"$choices @all @online @async @marked\"\n"
-           "  [ -z \"$list\" ] || choices=\"$choices $(timeout 0.03 sluice ${where:+\"$where\"} nodes --parsable -h -o name 2>/dev/null | tr '\\n' ' ')\"\n"
+           "  [ -z \"$list\" ] || files='' choices=\"$choices $(timeout 0.03 sluice ${where:+\"$where\"} nodes --parsable -h -o name 2>/dev/null | tr '\\n' ' ')\"\n"
            "}\n");
 }
 
@@ -213,11 +224,11 @@ static void print_bash(void)
     printf("# bash completion for sluice; made by sluice help --completion bash\n");
     print_choose();
     printf("_sluice() {\n"
-           "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" choices options\n"
+           "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" before='' choices options list files\n"
            "  _sluice_choose \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"\n"
-           "  case \"$cur\" in -*) choices=$options ;; esac\n"
-           "  mapfile -t COMPREPLY < <(compgen -W \"$choices\" -- \"$cur\")\n"
-           "  [ ${#COMPREPLY[@]} -gt 0 ] || mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+           "  case \"$cur\" in -*) choices=$options ;; *,*) [ \"$list\" != yes ] || before=\"${cur%%,*},\" ;; esac\n"
+           "  mapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$choices\" -- \"${cur#\"$before\"}\")\n"
+           "  [ ${#COMPREPLY[@]} -gt 0 ] || [ -z \"$files\" ] || mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
            "}\n"
            "complete -F _sluice sluice\n");
 }
@@ -228,10 +239,10 @@ static void print_zsh(void)
            "# zsh completion for sluice; made by sluice help --completion zsh\n");
     print_choose();
     printf("_sluice() {\n"
-           "  local cur=\"$words[CURRENT]\" choices options\n"
+           "  local cur=\"$words[CURRENT]\" choices options list files\n"
            "  _sluice_choose \"${(@)words[2,CURRENT-1]}\"\n"
-           "  case \"$cur\" in -*) choices=$options ;; esac\n"
-           "  if [ -n \"$choices\" ]; then compadd -- ${=choices}; else _files; fi\n"
+           "  case \"$cur\" in -*) choices=$options ;; *,*) [ \"$list\" != yes ] || compset -P '*,' ;; esac\n"
+           "  if [ -n \"$choices\" ]; then compadd -- ${=choices}; elif [ -n \"$files\" ]; then _files; fi\n"
            "}\n"
            "if [ \"$funcstack[1]\" = _sluice ]; then _sluice \"$@\"; fi\n");
 }

@@ -127,7 +127,7 @@ static const struct column columns[] = {
     { "size", "buffer_size", AS_SIZE }, { "charged", "buffer_charged", AS_SIZE }, { "used", "buffer_used", AS_SIZE },
     { "fill", NULL, AS_SHARE, make_fill }, { "tfs" }, { "building" }, { "queued" }, { "processing" }, { "delivering" },
     { "done" }, { "failed" }, { "refused" }, { "per_tf", "seconds_per_tf", AS_SECONDS }, { "trouble" }, { "added" }, { "host" }, { "software" },
-    { "move", "move.to" }, { "owner", "marks.owner" }, { "age", "marks.created", AS_AGE }, { "mark", "marks.id" }, { "mark_class", "marks.class" },
+    { "move", "move.to" }, { "owner", "marks.owner" }, { "age", "marks.created", AS_AGE }, { "mark", "marks.id" }, { "mark_class", "marks.class" }, { "severity", "marks.severity" },
     { "last_contact", "last_contact_s", AS_SECONDS }, { "clock", "clock_offset", AS_SECONDS },
     { "shm_wanted", NULL, AS_SIZE }, { "shm_active", NULL, AS_SIZE }, { "nice", "nice_actual" }, { "memory", NULL, AS_SIZE },
     { "buffer_size", NULL, AS_SIZE }, { "buffer_charged", NULL, AS_SIZE }, { "buffer_used", NULL, AS_SIZE },
@@ -273,7 +273,7 @@ static int show_nodes(struct context *ctx, const struct args *a, Sluice__Nodes *
 
     if (!each)
         return show_list(ctx, &groups, NULL, grouped(nodes), e);
-    return show_list(ctx, &nodes_listing, args_has(a, "reasons") ? "name,state,mark,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,
+    return show_list(ctx, &nodes_listing, args_has(a, "reasons") ? "name,state,mark,severity,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,
                      nodes, e);
 }
 

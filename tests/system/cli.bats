@@ -101,7 +101,7 @@ completed() {
   if [[ $shell == bash ]]; then
     bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; printf "%s\n" "${COMPREPLY[@]}"' "$SLUICE_BUILDDIR/etc/completion/sluice" "$@"
   else
-    zsh -f -c 'words=("$@"); CURRENT=$#; cur=$words[CURRENT]; source "$0"; compadd() { shift; print -l -- ${(M)@:#${cur}*} }; _files() { print -l -- ${cur}*(N) }; _sluice' \
+    zsh -f -c 'words=("$@"); CURRENT=$#; cur=$words[CURRENT]; source "$0"; compadd() { shift; print -l -- ${(M)@:#${cur}*} }; compset() { cur=${cur##*,} }; _files() { print -l -- ${cur}*(N) }; _sluice' \
       "$SLUICE_BUILDDIR/etc/completion/_sluice" "$@"
   fi
 }
@@ -126,6 +126,14 @@ shells() { echo bash; ! command -v zsh >/dev/null || echo zsh; }
     [ "$(completed "$shell" sluice run start --workflow clu)" = cluster ]
     [ "$(completed "$shell" sluice mark n1 --class o)" = ops ]
     [ -z "$(completed "$shell" sluice mark n1 --id @)" ]           # a value of its own, not an operand
+    for option in "shm set n1 --profile" "clear n1 --id" "run start --name"; do
+      [ -z "$(completed "$shell" sluice $option tf-f)" ]           # nor a file
+    done
+    [ "$(completed "$shell" sluice submit --input tf-f)" = tf-file ]
+    [ "$(completed "$shell" sluice diag --config tf-f)" = tf-file ]
+    [ -z "$(completed "$shell" sluice mark tf-f)" ]
+    [ "$(completed "$shell" sluice mark n1,@as)" = "$([[ $shell == zsh ]] || echo n1,)@async" ]      # zsh leaves alone what is before the comma
+    [ -z "$(completed "$shell" sluice node show n1,@as)" ]         # one node alone
     # every command, and every option of each
     while IFS='|' read -r name needs rest; do
       [[ $name == *' '* ]] || completed "$shell" sluice "$name" | grep -qx -- "$name"

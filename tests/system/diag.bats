@@ -22,6 +22,10 @@ unpacked() { rm -rf unpacked; mkdir unpacked; tar -xf "$1" -C unpacked; }
   cd unpacked
   [ "$(jq -r '.nodes | length' nodes.json)" = 3 ]
   grep -q 'marks 1' status.txt
+  [ "$(jq -r '.shm | length' shm.json)" = 3 ]
+  grep -q '^n1 ' shm.txt
+  jq -e '.health[0].brakes | length == 2' health.json
+  [ -s health.txt ]
   grep -q 'all hold' check.txt
   grep -q "sluiced $(sluiced --version | sed 's/.* //')" version-sluiced.txt
   grep -q 'class .fake' config.txt
