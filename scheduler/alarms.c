@@ -245,7 +245,7 @@ static void about_buffers(struct alarms *a)
         hostlist_destroy(all.names);
         return;
     }
-    snprintf(text, sizeof(text), "%u buffers could not get their size; node %s is to have %s: %s", all.n, all.first->name,
+    snprintf(text, sizeof(text), "%u buffer%s could not get %s size; node %s is to have %s: %s", all.n, all.n == 1 ? "" : "s", all.n == 1 ? "its" : "their", all.first->name,
              str_size_text(shm_wanted(all.first), wanted), all.first->shm.text);
     a->fn(a->arg, &(struct alarm){ .word = "ShmNotSet", .text = text, .count = all.n, .things = all.names,
                                    .advice = "make room there, or want less, then `sluice shm set` again; sluice shm lists them" });

@@ -8,6 +8,7 @@
 
 #include "mark_part.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,11 +76,24 @@ static unsigned count_going(const struct clearing *k, const struct node *n, cons
     return going;
 }
 
+/* Whoever forgot, or mistook, the name of a program needs no more rights than before. */
+static const char *what_clears(const struct clearing *k, const struct mark *m, char hint[100])
+{
+    if (is_own(k->s, NULL, m))
+        snprintf(hint, 100, "it is yours: leave --tool out");
+    else if (strcmp(m->owner_kind, "tool") == 0)
+        snprintf(hint, 100, "--tool %.60s clears that program's", m->owner);
+    else
+        snprintf(hint, 100, "--any-owner clears it too");
+    return hint;
+}
+
 /* What becomes of one node: 1: marks of it go; 0: it has none that is meant; -1: it stops the whole list. e says why but for 1. */
 static int check_clear(struct clearing *k, const struct node *n, struct err *e)
 {
     const struct mark *stays;
     unsigned going = count_going(k, n, &stays);
+    char hint[100];
 
     if (going == 0 && stays == NULL && k->q->id != 0) {
         err_set(e, ERR_NOT_FOUND, "node %s: has no open mark %llu", n->name, (unsigned long long)k->q->id);
@@ -93,8 +107,8 @@ static int check_clear(struct clearing *k, const struct node *n, struct err *e)
         return err_set(e, ERR_STATE, "node %s: mark %llu is being cleared already", n->name, (unsigned long long)stays->id);
     if (going == 0) {
         k->word = "OtherOwner";
-        return err_set(e, ERR_STATE, "node %s: mark %llu is of %s %.60s (%.200s); --any-owner clears it too", n->name, (unsigned long long)stays->id,
-                       stays->owner_kind, stays->owner, stays->reason);
+        return err_set(e, ERR_STATE, "node %s: mark %llu is of %s %.60s (%.200s); %s", n->name, (unsigned long long)stays->id,
+                       stays->owner_kind, stays->owner, stays->reason, what_clears(k, stays, hint));
     }
     if (is_repeat_offence(k, n)) {
         k->word = "RepeatOffender";

@@ -339,20 +339,12 @@ static void query_done(void *arg)
     query_destroy(q);
 }
 
-static int check_names(const struct sluiced *d, const Sluice__GetHistory *q, struct err *e)
-{
-    for (size_t i = 0; i < q->n_names; i++) {
-        if (farm_node(d->farm, q->names[i]) == NULL)
-            return err_set(e, ERR_NOT_FOUND, "node %.63s: there is no such node, and there was none", q->names[i]);
-    }
-    return 0;
-}
-
 void history_get(struct session *s, uint32_t id, const void *m)
 {
+    const Sluice__GetHistory *asked = m;
     struct err e;
 
-    if (check_names(s->d, m, &e) < 0) {
+    if (farm_check_names(s->d->farm, asked->names, asked->n_names, NULL, &e) < 0) {
         session_error(s, id, &e, NULL);
         return;
     }

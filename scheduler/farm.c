@@ -180,6 +180,34 @@ struct node *farm_obtain(struct farm *f, const char *name)
     return n;
 }
 
+int farm_check_names(struct farm *f, char *const *names, size_t n, bool (*counts)(const struct node *n), struct err *e)
+{
+    struct hostlist *unknown = NULL;
+    const char *first = NULL;
+    char *folded;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct node *it = farm_node(f, names[i]);
+
+        if (it != NULL && (counts == NULL || counts(it)))
+            continue;
+        first = first == NULL ? names[i] : first;
+        unknown = unknown == NULL ? hostlist_create() : unknown;
+        hostlist_add(unknown, names[i], NULL);
+    }
+    if (first == NULL)
+        return 0;
+    if (hostlist_count(unknown) < 2) {
+        err_set(e, ERR_NOT_FOUND, "node %.63s: there is no such node", first);
+    } else {
+        folded = hostlist_fold(unknown);
+        err_set(e, ERR_NOT_FOUND, "nodes %.350s%s: there are no such nodes", folded, strlen(folded) > 350 ? "..." : "");
+        free(folded);
+    }
+    hostlist_destroy(unknown);
+    return -1;
+}
+
 struct node *farm_first(struct farm *f)
 {
     return f->by_name;

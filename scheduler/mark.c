@@ -317,15 +317,13 @@ static int check_parts(struct node *const *nodes, const Sluice__MarkNodes *m, st
 
 struct node **mark_find_nodes(struct sluiced *d, char *const *names, size_t n, struct err *e)
 {
-    struct node **nodes = mem_array(n + 1, sizeof(*nodes));
+    struct node **nodes;
 
-    for (size_t i = 0; i < n; i++) {
+    if (farm_check_names(d->farm, names, n, NULL, e) < 0)
+        return NULL;
+    nodes = mem_array(n + 1, sizeof(*nodes));
+    for (size_t i = 0; i < n; i++)
         nodes[i] = farm_node(d->farm, names[i]);
-        if (nodes[i] == NULL) {
-            free(nodes);
-            return err_null(e, ERR_NOT_FOUND, "node %.63s: there is no such node", names[i]);
-        }
-    }
     return nodes;
 }
 

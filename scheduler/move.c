@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uthash.h>
 
 #include "change.h"
 #include "clock.h"
 #include "conf.h"
 #include "flow.h"
+#include "hostlist.h"
 #include "log.h"
 #include "mem.h"
 #include "slurm_farm.h"
@@ -27,6 +29,7 @@ const char *const move_state_name[MOVE_FAILED + 1] = { "pending", "draining", "d
 
 struct move {
     TAILQ_ENTRY(move) entry;
+    UT_hash_handle hh;                   /* by id */
     struct node *node;
     uint64_t id;
     int to;
@@ -50,6 +53,7 @@ struct moves {
     struct sluiced *d;
     uint64_t last_id;
     struct move_queue open, ended;       /* ended: the newest KEPT_ENDED */
+    struct move *by_id;                  /* both */
     unsigned n_open, n_ended, n_waiting;
     TAILQ_HEAD(, waiter) waiters;
     bool begun;
@@ -74,16 +78,19 @@ static void move_free(struct move *m)
     free(m);
 }
 
-static void queue_free(struct move_queue *q)
+static void move_drop(struct moves *all, struct move_queue *q, struct move *m)
 {
-    struct move *m;
+    TAILQ_REMOVE(q, m, entry);
+    HASH_DEL(all->by_id, m);
+    if (m->node->move == m)
+        m->node->move = NULL;
+    move_free(m);
+}
 
-    while ((m = TAILQ_FIRST(q)) != NULL) {
-        TAILQ_REMOVE(q, m, entry);
-        if (m->node != NULL && m->node->move == m)
-            m->node->move = NULL;
-        move_free(m);
-    }
+static void queue_free(struct moves *all, struct move_queue *q)
+{
+    while (!TAILQ_EMPTY(q))
+        move_drop(all, q, TAILQ_FIRST(q));
 }
 
 void moves_destroy(struct moves *all)
@@ -92,8 +99,8 @@ void moves_destroy(struct moves *all)
 
     if (all == NULL)
         return;
-    queue_free(&all->open);
-    queue_free(&all->ended);
+    queue_free(all, &all->open);
+    queue_free(all, &all->ended);
     while ((w = TAILQ_FIRST(&all->waiters)) != NULL) {
         TAILQ_REMOVE(&all->waiters, w, entry);
         free(w);
@@ -178,10 +185,8 @@ static void keep_ended(struct moves *all, struct move *m)
     TAILQ_INSERT_TAIL(&all->ended, m, entry);
     if (++all->n_ended <= KEPT_ENDED)
         return;
-    m = TAILQ_FIRST(&all->ended);
-    TAILQ_REMOVE(&all->ended, m, entry);
     all->n_ended--;
-    move_free(m);
+    move_drop(all, &all->ended, TAILQ_FIRST(&all->ended));
 }
 
 static void move_end(struct move *m, enum move_state state, const char *text)
@@ -389,6 +394,7 @@ static struct move *move_make(struct change *c, const struct wish *w, struct nod
     m->created = clock_wall_ns();
     m->writing = true;
     n->move = m;
+    HASH_ADD(hh, all->by_id, id, sizeof(m->id), m);
     TAILQ_INSERT_TAIL(&all->open, m, entry);
     all->n_open++;
     return m;
@@ -407,11 +413,9 @@ static void move_forget(struct move *m)
 {
     struct moves *all = m->node->d->moves;
 
-    m->node->move = NULL;
     m->node->wanted_pool = m->node->pool;
-    TAILQ_REMOVE(&all->open, m, entry);
     all->n_open--;
-    move_free(m);
+    move_drop(all, &all->open, m);
 }
 
 static void asked_written(struct change *c, void *arg, int rc, const struct err *why)
@@ -456,21 +460,25 @@ static void move_ask(struct change *c, struct batch *b, const struct wish *w, st
     change_result(c, n->name, ERR_NONE, m->id, "move %llu from %s to %s: %s", (unsigned long long)m->id, pool_name[n->pool], pool_name[w->to], m->when);
 }
 
-/* Every name is judged before anything is changed. rc[i] as wish_check says. -1: all or nothing, and one cannot. */
+/* Every name is judged before anything is changed. rc[i] as wish_check says, -2: named before. -1: all or nothing, and one cannot. */
 static int judge_all(struct wish *w, struct sluiced *d, struct node **nodes, int *rc, struct err *errs, struct err *e)
 {
-    for (size_t i = 0; i < w->q->n_names; i++) {
-        bool seen = false;
+    struct hostlist *seen;
+    int r = 0;
 
-        for (size_t k = 0; k < i && !seen; k++)
-            seen = strcmp(w->q->names[k], w->q->names[i]) == 0;
-        rc[i] = seen ? -2 : wish_check(w, d, w->q->names[i], &nodes[i], &errs[i]);
+    if (!w->q->keep_going && farm_check_names(d->farm, w->q->names, w->q->n_names, NULL, e) < 0)
+        return -1;
+    seen = hostlist_create();
+    for (size_t i = 0; r == 0 && i < w->q->n_names; i++) {
+        rc[i] = hostlist_has(seen, w->q->names[i]) ? -2 : wish_check(w, d, w->q->names[i], &nodes[i], &errs[i]);
+        hostlist_add(seen, w->q->names[i], NULL);
         if (rc[i] == -1 && !w->q->keep_going) {
             *e = errs[i];
-            return -1;
+            r = -1;
         }
     }
-    return 0;
+    hostlist_destroy(seen);
+    return r;
 }
 
 static void ask_all(struct change *c, struct batch *b, struct wish *w, struct node **nodes, const int *rc, const struct err *errs)
@@ -520,15 +528,8 @@ static struct move *move_find(struct moves *all, uint64_t id)
 {
     struct move *m;
 
-    TAILQ_FOREACH(m, &all->open, entry) {
-        if (m->id == id)
-            return m;
-    }
-    TAILQ_FOREACH(m, &all->ended, entry) {
-        if (m->id == id)
-            return m;
-    }
-    return NULL;
+    HASH_FIND(hh, all->by_id, &id, sizeof(id), m);
+    return m;
 }
 
 static void cancelled(struct change *c, void *arg, int rc, const struct err *why)
@@ -683,6 +684,7 @@ int move_restore(struct moves *all, const struct row_move *row, struct err *e)
     m->deadline = row->deadline;
     m->created = row->created;
     m->ended = row->ended;
+    HASH_ADD(hh, all->by_id, id, sizeof(m->id), m);
     if (is_open(m) && m->node->move == NULL) {
         m->node->move = m;
         TAILQ_INSERT_TAIL(&all->open, m, entry);

@@ -193,7 +193,7 @@ void node_judge(const struct node *n, struct verdict *v)
     if (down && speaks_another_version(n))
         why_add(v, "VersionTooOld");
     if (down)
-        why_add(v, "ContactLost");
+        why_add(v, n->contact == SLUICE__CONTACT__NEVER && !health_was_here(n) ? "NeverRegistered" : "ContactLost");
     bad = judge_marks(n, v);
     moving = is_moving(n);
     if (moving)

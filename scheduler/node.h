@@ -87,6 +87,7 @@ void   farm_destroy(struct farm *f);
 struct node *farm_node(struct farm *f, const char *name);               /* NULL: no such node */
 struct node *farm_obtain(struct farm *f, const char *name);             /* made when absent: not added, held aside */
 struct node *farm_first(struct farm *f);                                /* in natural order of the names; next: n->hh.next */
+int    farm_check_names(struct farm *f, char *const *names, size_t n, bool (*counts)(const struct node *n), struct err *e);   /* -1: e names all that are no nodes, or do not count (NULL: all do) */
 unsigned farm_count(const struct farm *f);
 unsigned farm_usable(struct farm *f, int pool);                         /* nodes of the pool that take work now */
 unsigned farm_good(struct farm *f, int pool);                           /* those, and those that only want a lease: what min_good counts */

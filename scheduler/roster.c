@@ -219,12 +219,15 @@ static void retired(struct change *c, void *arg, int rc, const struct err *why)
     batch_free(b);
 }
 
+static bool is_added(const struct node *n)
+{
+    return n->added;
+}
+
 static int check_retire(struct sluiced *d, const char *name, struct spare *spare, struct err *e)
 {
     struct node *n = farm_node(d->farm, name);
 
-    if (n == NULL || !n->added)
-        return err_set(e, ERR_NOT_FOUND, "node %.63s: there is no such node", name);
     if (n->retiring)
         return err_set(e, ERR_STATE, "node %s: is being retired already", name);
     if (n->move != NULL)
@@ -234,6 +237,16 @@ static int check_retire(struct sluiced *d, const char *name, struct spare *spare
     if (pool_spare_one(spare, n, e) < 0)
         return err_prefix(e, "node %s", name);
     return 0;
+}
+
+static int check_retire_all(struct sluiced *d, const Sluice__RetireNodes *q, struct err *e)
+{
+    struct spare spare = { 0 };
+    int rc = farm_check_names(d->farm, q->names, q->n_names, is_added, e);
+
+    for (size_t i = 0; rc == 0 && i < q->n_names; i++)
+        rc = check_retire(d, q->names[i], &spare, e);
+    return rc;
 }
 
 static void retire_one(struct change *c, struct batch *b, struct node *n, const char *reason)
@@ -251,16 +264,13 @@ static void retire_one(struct change *c, struct batch *b, struct node *n, const 
 void roster_retire(struct session *s, uint32_t id, const void *message)
 {
     const Sluice__RetireNodes *q = message;
-    struct spare spare = { 0 };
     struct change *c;
     struct batch *b;
     struct err e;
 
-    for (size_t i = 0; i < q->n_names; i++) {
-        if (check_retire(s->d, q->names[i], &spare, &e) < 0) {
-            session_error(s, id, &e, NULL);
-            return;
-        }
+    if (check_retire_all(s->d, q, &e) < 0) {
+        session_error(s, id, &e, NULL);
+        return;
     }
     c = change_asked(s, id);
     b = mem_zalloc(sizeof(*b));

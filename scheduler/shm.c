@@ -18,6 +18,7 @@
 #include "conf.h"
 #include "events.h"
 #include "flow.h"
+#include "hostlist.h"
 #include "log.h"
 #include "mem.h"
 #include "node.h"
@@ -355,35 +356,32 @@ static int judge(struct node *n, const Sluice__SetShm *q, uint64_t *size, const 
 
 static void ask(struct change *c, struct batch *b, const Sluice__SetShm *q, struct node *n, uint64_t size, const char *later)
 {
-    char from[32], to[32];
+    uint64_t has = shm_active(n) != 0 ? shm_active(n) : shm_wanted(n);
+    char from[32], to[32], text[160];
 
-    str_size_text(shm_active(n) != 0 ? shm_active(n) : shm_wanted(n), from);
+    str_size_text(has, from);
     str_size_text(size, to);
+    if (has == size)                     /* another size was asked for, or is not reached yet */
+        snprintf(text, sizeof(text), "%s %s as before%s%s", q->dry_run ? "would have" : "is to have", to, later != NULL ? ", " : "", later != NULL ? later : "");
+    else
+        snprintf(text, sizeof(text), "%sfrom %s to %s%s%s", q->dry_run ? "would go " : "", from, to, later != NULL ? ", " : "", later != NULL ? later : "");
     if (q->dry_run) {
-        change_result(c, n->name, ERR_NONE, 0, "would go from %s to %s%s%s", from, to, later != NULL ? ", " : "", later != NULL ? later : "");
+        change_result(c, n->name, ERR_NONE, 0, "%s", text);
         return;
     }
     b->at = mem_grow(b->at, b->n + 1, sizeof(*b->at));
     b->at[b->n++] = (struct place){ n, n->shm_wanted, later == NULL };
     change_shm(c, n->name, size);
     change_event(c, n->name, "shm asked for", from, to, str_is_empty(q->profile) ? later : q->profile);
-    change_result(c, n->name, ERR_NONE, later == NULL ? b->request : 0, "from %s to %s%s%s", from, to, later != NULL ? ", " : "", later != NULL ? later : "");
+    change_result(c, n->name, ERR_NONE, later == NULL ? b->request : 0, "%s", text);
     n->shm.storing = true;
     n->shm_wanted = size;                /* rows that others write meanwhile say it, too; it acts when it is on disk */
-}
-
-static bool is_named_before(const Sluice__SetShm *q, size_t i)
-{
-    for (size_t k = 0; k < i; k++) {
-        if (strcmp(q->names[k], q->names[i]) == 0)
-            return true;
-    }
-    return false;
 }
 
 void shm_set(struct session *s, uint32_t id, const void *message)
 {
     const Sluice__SetShm *q = message;
+    struct hostlist *seen;
     struct change *c;
     struct batch *b;
     struct err e;
@@ -395,14 +393,16 @@ void shm_set(struct session *s, uint32_t id, const void *message)
     c = change_asked(s, id);
     b = mem_zalloc(sizeof(*b));
     b->request = ++s->d->shms->last;
+    seen = hostlist_create();
     for (size_t i = 0; i < q->n_names; i++) {
         struct node *n = farm_node(s->d->farm, q->names[i]);
         const char *later = NULL;
         uint64_t size = 0;
         int rc = n != NULL ? 0 : err_set(&e, ERR_NOT_FOUND, "there is no such node");
 
-        if (is_named_before(q, i))
+        if (hostlist_has(seen, q->names[i]))
             continue;
+        hostlist_add(seen, q->names[i], NULL);
         if (rc == 0 && n->added && !n->retiring && is_left_alone(n, q)) {
             change_result(c, n->name, ERR_NONE, 0, "is left alone: profile %.63s has no size for class %s", q->profile, n->class);
             continue;
@@ -414,6 +414,7 @@ void shm_set(struct session *s, uint32_t id, const void *message)
         else
             change_result(c, q->names[i], rc < 0 ? e.code : ERR_NONE, 0, "%s", rc < 0 ? e.text : "has that size already");
     }
+    hostlist_destroy(seen);
     if (change_size(c) > 0) {
         change_put(c, CHANGE_NEW, asked_written, b);
     } else {

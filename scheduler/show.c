@@ -213,21 +213,18 @@ static int by_name(const void *a, const void *b)
 
 struct node **show_named(struct farm *f, char *const *names, size_t n_names, size_t *n, struct err *e)
 {
-    struct node **at = mem_array((n_names == 0 ? farm_count(f) : n_names) + 1, sizeof(*at));
+    struct node **at;
     size_t count = 0;
 
+    if (farm_check_names(f, names, n_names, show_is_shown, e) < 0)
+        return NULL;
+    at = mem_array((n_names == 0 ? farm_count(f) : n_names) + 1, sizeof(*at));
     if (n_names == 0) {
         for (struct node *it = farm_first(f); it != NULL; it = it->hh.next)
             at[count++] = it;
     }
-    for (size_t i = 0; i < n_names; i++) {
-        at[count] = farm_node(f, names[i]);
-        if (at[count] == NULL || !show_is_shown(at[count])) {
-            free(at);
-            return err_null(e, ERR_NOT_FOUND, "node %.63s: there is no such node", names[i]);
-        }
-        count++;
-    }
+    for (size_t i = 0; i < n_names; i++)
+        at[count++] = farm_node(f, names[i]);
     if (n_names > 0)
         qsort(at, count, sizeof(*at), by_name);
     *n = 0;

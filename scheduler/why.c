@@ -71,6 +71,7 @@ static void why_free(Sluice__Why *m)
 
 static const struct { const char *code, *text; } said[] = {
     { "ContactLost",      "no word from its worker: look at the machine" },
+    { "NeverRegistered",  "its worker has not registered yet: is sluice-worker started there, under this name?" },
     { "VersionTooOld",    "its worker speaks another version of the protocol: install this release there, or a neighbouring one" },
     { "ContactLate",      "its worker is late, or its connection was just lost" },
     { "NotAdded",         "it registered, and nobody added it (sluice node add)" },

@@ -38,7 +38,15 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
   sluice replay "$(sample 2)" --loop 9
   [ "$(sluice nodes --json | node mi50-002 '[.done, .tfs] | join(" ")')" = "0 0" ]
   run sluice nodes -R
-  [[ $output == *mi50-002* && $output == *"fan is loud"* && $output == *"$(id -un)"* ]]
+  [[ $output == *mi50-002* && $output == *"fan is loud"* && $output == *"$(id -un)"* && $output == *" block "* ]]
+  # a mark of a program says how it is cleared, and by whom
+  sluice mark mi50-001 "hot" --tool ipmi-watch --severity info
+  [ "$(sluice nodes -R --parsable -h -o name,severity | paste -sd' ')" = "mi50-001|info mi50-002|block" ]
+  run -4 sluice clear mi50-001 "cold"
+  [[ $output == *"--tool ipmi-watch clears that program's"* && $output != *any-owner* ]]
+  run -4 sluice clear mi50-002 "new fan" --tool ipmi-watch
+  [[ $output == *"it is yours: leave --tool out"* ]]
+  sluice clear mi50-001 "cold" --tool ipmi-watch
   sluice clear mi50-002 "new fan"
   sluice replay "$(sample 2)" --loop 9
   [ "$(sluice nodes --json | node mi50-002 .done)" -gt 0 ]
@@ -60,8 +68,20 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
   [ "$status" -eq 3 ]
   [[ $output == *nXXX* ]]
   [ "$(sluice nodes --json | jq -r '[.nodes[].pool] | unique | join(",")')" = online ]
+  # all that are unknown are named, whatever was asked
+  for ask in 'move LIST --to async' 'mark LIST x' 'clear LIST x' 'node retire LIST x' 'node history LIST' 'nodes -n LIST' 'shm LIST'; do
+    run -3 sluice ${ask/LIST/mi50-001,nXXX,mi50-002,nYYY}
+    [[ $output == *"nodes nXXX,nYYY: there are no such nodes"* ]] || { echo "$ask: $output"; false; }
+  done
+  is '[.nodes[] | .pool, (.marks | length)] | map(tostring) | unique | join(",")' 0,online sluice nodes
+  run sluice move mi50-001,nXXX,mi50-002 --to async --keep-going --dry-run --json
+  [ "$status" -eq 8 ]
+  jq -e '[.results[] | [.node, .code]] == [["mi50-001", 0], ["nXXX", 3], ["mi50-002", 0]]' <<<"$output"
   run sluice move mi50-001,nXXX,mi50-002 --to async --keep-going
   [ "$status" -eq 8 ]
+  for line in 'mi50-001: move * from online to async: drained' 'nXXX: *there is no such node' 'mi50-002: move * from online to async: drained'; do
+    [ "$(while read -r got; do [[ $got != $line ]] || echo 1; done <<<"$output" | wc -l)" -eq 1 ] || { echo "$output"; false; }
+  done
   wait_until 10 is '[.nodes[] | select(.pool == "async")] | length' 2 sluice nodes
 }
 

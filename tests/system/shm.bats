@@ -75,6 +75,8 @@ do_run() {
   run -0 sluice shm set n001 32M --when idle
   [[ $output == *"from 16M to 32M, when no run uses it any more"* ]]
   shm_of n001 '[.wanted, .active, .pending, .text] | map(tostring) | join(" ")' "$((32 * M)) $((16 * M)) true waits until no run uses it"
+  run -0 sluice shm set n001 16M --when idle --dry-run          # what it has yet
+  [[ $output == *"would have 16M as before, when no run uses it any more"* ]]
   # a marked node is in no run: that one is resized now
   sluice mark n002 'looks odd' >/dev/null
   run -0 sluice shm set n002 32M
@@ -208,7 +210,7 @@ SIZES
   shm_of n001 .generation 1
   wait_until 20 node_is n001 '[.state, .usable] | join(" ")' 'idle true'
   [ "$(reco_pid n001)" = "$before" ]
-  alarm ShmNotSet | grep -F 64M
+  alarm ShmNotSet | grep -F '1 buffer could not get its size; node n001 is to have 64M: '
   do_run
   sluice node history n001 --json | jq -e '[.events[] | select(.what == "shm not resized")] | length == 1 and (.[0].reason | contains("64M wanted"))'
   # it is not tried again and again, but by the next order, or a start of the worker

@@ -56,10 +56,10 @@ step() { wait_until 20 says "$@"; stream_goes_on 12; sluice check >"$FARM/check.
 @test "a worker that speaks another version of the protocol: its node says so, an alarm what to do, until one gets in" {
   daemon
   nodes_add n001
-  node_is n001 '.why | join(" ")' ContactLost
+  node_is n001 '.why | join(" ")' NeverRegistered
   [ "$(perl "$SLUICE_SRCDIR/tests/fault/frames.pl" greet "unix:$SLUICE_SOCKET" 9 n001)" = 3 ]
   [ "$(perl "$SLUICE_SRCDIR/tests/fault/frames.pl" greet "unix:$SLUICE_SOCKET" 9 nobody-knows-it)" = 3 ]
-  node_is n001 '[.state, .why[]] | join(" ")' "down VersionTooOld ContactLost"
+  node_is n001 '[.state, .why[]] | join(" ")' "down VersionTooOld NeverRegistered"
   sluice why n001 | grep -F "its worker speaks another version of the protocol"
   [[ $(alarm WorkerRefused) == *"protocol versions do not fit: you speak 9.0 (sluice 9.0.0)"* ]]
   sluice status | grep -F "install this release of Sluice there"

@@ -45,12 +45,14 @@ static const struct judged {
 #define UP   SLUICE__CONTACT__UP
 #define LATE SLUICE__CONTACT__LATE
 #define LOST SLUICE__CONTACT__LOST
+#define NEVER SLUICE__CONTACT__NEVER
 #define S(x) SLUICE__NODE_STATE__##x
     { "all is well",              true,  UP,   0,           "person", false, true,  1, 1, false, NULL, 0, true,  S(IDLE),       "",                 1 },
     { "it works",                 true,  UP,   0,           "person", false, true,  1, 1, false, NULL, 3, true,  S(BUSY),       "",                 1 },
     { "held aside",               false, UP,   0,           "person", false, true,  1, 1, false, NULL, 0, false, S(NODE_ERROR), "NotAdded",         1 },
     { "late",                     true,  LATE, 0,           "person", false, true,  1, 1, false, NULL, 0, false, S(NODE_ERROR), "ContactLate",      1 },
     { "lost",                     true,  LOST, 0,           "person", false, true,  1, 1, false, NULL, 0, false, S(DOWN),       "ContactLost",      0 },
+    { "never there",              true,  NEVER, 0,          "person", false, true,  1, 1, false, NULL, 0, false, S(DOWN),       "NeverRegistered",  0 },
     { "lost under a mark",        true,  LOST, MARK_BLOCK,  "person", false, true,  1, 1, false, NULL, 0, false, S(DOWN),       "MarkedByOperator", 0 },
     { "marked by a person",       true,  UP,   MARK_BLOCK,  "person", false, true,  1, 1, false, NULL, 0, false, S(BAD),        "MarkedByOperator", 1 },
     { "marked by health",         true,  UP,   MARK_BLOCK,  "health", false, true,  1, 1, false, NULL, 0, false, S(BAD),        "MarkedByHealth",   1 },
@@ -102,7 +104,7 @@ static void judge_case(struct fixture *f, const struct judged *c)
     TAILQ_INIT(&n.marks);
     if (c->mark != MARK_NONE)
         TAILQ_INSERT_TAIL(&n.marks, &mark, entry);
-    if (c->contact != LOST)
+    if (c->contact != LOST && c->contact != NEVER)
         n.session = &s;
     n.registered = reg;
     if (c->trouble != NULL) {
