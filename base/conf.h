@@ -18,6 +18,7 @@ struct conf_class {
     uint64_t  shm;              /* buffer a node, bytes */
     double    nominal_ms;       /* > 0: emulated on the CPU, a TF is held to this service time; 0 = a real device */
     char     *gpu_arch;
+    char     *slurm_constraint; /* features that Slurm must know of a node for a lease of it; NULL: any */
 };
 struct conf_pool { char *name; unsigned min_good; bool degraded; int nice; };        /* online, async: both always exist */
 struct conf_node { char *list; struct hostlist *names; char *class_name, *pool; char *slurm; };

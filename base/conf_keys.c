@@ -31,6 +31,7 @@ static const struct conf_key class_keys[] = {
     { "shm",        CONF_SIZE, AT(conf_class, shm),        0, 0, "64M" },
     { "nominal_ms", CONF_REAL, AT(conf_class, nominal_ms), 0, 3600e3, "0" },
     { "gpu_arch",   CONF_NAME, AT(conf_class, gpu_arch) },
+    { "slurm_constraint", CONF_FEATURES, AT(conf_class, slurm_constraint) },
 };
 static const struct conf_key pool_keys[] = {
     { "min_good", CONF_UINT, AT(conf_pool, min_good), 0, 65536, "0" },

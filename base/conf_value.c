@@ -94,6 +94,16 @@ static int check_method(const struct conf_key *k, const char *text, struct err *
     return wrong(k, text, "none, munge or munge:SOCKET", e);
 }
 
+static int check_features(const struct conf_key *k, const char *text, struct err *e)
+{
+    static const char wanted[] = "features as of sbatch --constraint, such as mi50 or 'mi50&ib',";
+    size_t n = strlen(text);
+
+    if (n == 0 || n > 255 || strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=+-&|!*()[]") != n)
+        return wrong(k, text, wanted, e);
+    return 0;
+}
+
 static int read_bool(const struct conf_key *k, const char *text, bool *value, struct err *e)
 {
     if (has_word("yes true on", text))
@@ -132,6 +142,8 @@ int conf_value_read(const struct conf_key *k, const char *text, void *to, struct
         return keep_string(check_listen(k, text, e), text, to);
     case CONF_METHOD:
         return keep_string(check_method(k, text, e), text, to);
+    case CONF_FEATURES:
+        return keep_string(check_features(k, text, e), text, to);
     case CONF_NAME:
         return keep_string(str_is_name(text) ? 0 : wrong(k, text, "a name", e), text, to);
     case CONF_WORD:
@@ -161,7 +173,7 @@ int conf_value_read(const struct conf_key *k, const char *text, void *to, struct
 
 bool conf_is_string(enum conf_kind kind)
 {
-    return kind == CONF_PATH || kind == CONF_WORD || kind == CONF_NAME || kind == CONF_LISTEN || kind == CONF_METHOD;
+    return kind == CONF_PATH || kind == CONF_WORD || kind == CONF_NAME || kind == CONF_LISTEN || kind == CONF_METHOD || kind == CONF_FEATURES;
 }
 
 bool conf_is_list(enum conf_kind kind)

@@ -199,11 +199,13 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
     }
     if (what == SLUICE__SLURM_ACT__ACT_LEASE) {
         const struct conf_slurm *c = &n->d->conf->slurm;
+        const struct conf_class *class = conf_class_find(n->d->conf, n->class);
 
         snprintf(comment, sizeof(comment), "sluice: job %llu", (unsigned long long)ns->lease_for);
         m.comment = comment;
         m.partition = c->partition;
         m.account = c->account;
+        m.constraint = class == NULL ? NULL : class->slurm_constraint;
         m.has_minutes = m.has_nice = m.has_for_job = true;
         m.for_job = ns->lease_for;
         m.minutes = (uint32_t)((c->lease_time + 59) / 60);
@@ -382,6 +384,8 @@ void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked)
     struct slurm *s = arg;
 
     heard(s, m);
+    counters_add(s->d->counters, "slurm_looks", 1);
+    counters_add(s->d->counters, "slurm_looks_with_nodes", m->nodes_known ? 1 : 0);
     if (m->nodes_known)
         take_nodes(s, m, asked);
     if (m->reservations_known)

@@ -437,18 +437,23 @@ static int look_at_reservations(Sluice__SlurmState *out, struct err *e)
     return 0;
 }
 
+static int look_at_leases(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, struct err *e)
+{
+    if (!q->leases)
+        return 0;
+    if (leases_read(NULL, &out->leases, &out->n_leases, e) < 0)
+        return -1;
+    out->has_leases_known = out->leases_known = true;
+    return 0;
+}
+
 static int poll_slurm(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, struct err *e, const char **word)
 {
     *word = "SlurmSilent";
     end_when_conf_changed();
-    if (take_names(q, e) < 0 || look_at_ctld(out, e) < 0 || look_at_nodes(out, e) < 0 || look_at_reservations(out, e) < 0) {
+    if (take_names(q, e) < 0 || look_at_ctld(out, e) < 0 || look_at_nodes(out, e) < 0 || look_at_reservations(out, e) < 0 || look_at_leases(q, out, e) < 0) {
         seen.nodes = 0;                  /* what was read is not sent */
         return -1;
-    }
-    if (q->leases) {
-        if (leases_read(NULL, &out->leases, &out->n_leases, e) < 0)
-            return -1;
-        out->has_leases_known = out->leases_known = true;
     }
     return 0;
 }
@@ -765,11 +770,15 @@ static int lease_submit(const Sluice__SlurmDo *q, struct err *e)
     m.nice = (uint32_t)(NICE_OFFSET + q->nice);
     m.partition = q->partition;
     m.account = q->account;
+    m.features = q->constraint;
     m.comment = q->comment;
     rc = slurm_submit_batch_job(&m, &answer);
     if (answer != NULL)
         slurm_free_submit_response_response_msg(answer);
-    return rc == 0 ? 0 : failed(rc, e, "lease of node", q->node);
+    if (rc == 0)
+        return 0;
+    failed(rc, e, "lease of node", q->node);
+    return str_is_empty(q->constraint) ? -1 : err_prefix(e, "constraint %.100s", q->constraint);
 }
 
 static void lease_keep_first(Sluice__SlurmDone *out, Sluice__SlurmLease **list, size_t n)

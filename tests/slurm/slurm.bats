@@ -14,7 +14,7 @@ need_slurm() {
 # as the user under test: root, or nobody when AS is set
 as() { if [[ ${AS:-} == nobody ]]; then as_nobody "$@"; else "$@"; fi; }
 
-lab() { as env "SLURM_LAB_DIR=$LABDIR" "SLURM_LAB_CONF=${LAB_CONF:-}" "$LAB" "$@" 2>>"$LABDIR.out" 3>&- || { tail -n 20 "$LABDIR.out"; return 1; }; }
+lab() { as env "SLURM_LAB_DIR=$LABDIR" "SLURM_LAB_CONF=${LAB_CONF:-}" "SLURM_LAB_NODE=${FEATURES:-}" "$LAB" "$@" 2>>"$LABDIR.out" 3>&- || { tail -n 20 "$LABDIR.out"; return 1; }; }
 ctld() { cat "$LABDIR/run/ctld.pid"; }
 sl() { as env "SLURM_CONF=$LABDIR/slurm.conf" timeout 20 "$@"; }
 
@@ -47,10 +47,10 @@ cluster() {
 }
 sluiced_conf() {
   {
-    echo "class fake { devices = 2 shm = 1G }"
+    echo "class fake { devices = 2 shm = 1G ${LEASE_CONSTRAINT:+slurm_constraint = '$LEASE_CONSTRAINT'} }"
     echo "node \"${ONLINE:-n[1-4]}\" { class = fake slurm = lend }"
     echo "node \"${ASYNC:-n[5-9]}\" { class = fake pool = async slurm = lend }"
-    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_nice = 7 lease_time = ${LEASE_TIME:-600} ${LEASE_PARTITION:+partition = $LEASE_PARTITION} ${HELPER:+program = $HELPER} }"
+    echo "slurm { poll = 0.2 settle = 1 timeout = 3 conf = $LABDIR/slurm.conf max_leases = ${LEASES:-0} lease_nice = 7 lease_time = ${LEASE_TIME:-600} ${LEASE_PARTITION:+partition = $LEASE_PARTITION} ${LEASE_ACCOUNT:+account = $LEASE_ACCOUNT} ${HELPER:+program = $HELPER} }"
     [[ ${AS:-} != nobody || $EUID -ne 0 ]] || echo 'role admin { users = { root } }'
   } >"$FARM/conf"
 }
@@ -162,7 +162,7 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
 
 @test "async work of ours has leases while there is work; one that is cancelled or preempted costs no TF; what waits says why; Slurm's records name our job" {
   local i job lease first
-  ONLINE=n1 ASYNC="n[2-4]" LEASES=3 LEASE_PARTITION=spare cluster 4 "JobCompType=jobcomp/filetxt" "JobCompLoc=$LABDIR/jobcomp" "PreemptType=preempt/partition_prio" "PreemptMode=CANCEL" \
+  ONLINE=n1 ASYNC="n[2-4]" LEASES=3 LEASE_PARTITION=spare LEASE_ACCOUNT=reco LEASE_CONSTRAINT='fake&fast' FEATURES="Features=fake,fast" cluster 4 "JobCompType=jobcomp/filetxt" "JobCompLoc=$LABDIR/jobcomp" "PreemptType=preempt/partition_prio" "PreemptMode=CANCEL" \
     "PartitionName=spare Nodes=n[1-4] PriorityTier=1 MaxTime=INFINITE State=UP" "PartitionName=urgent Nodes=n[1-4] PriorityTier=9 MaxTime=INFINITE State=UP"
   fakes 4 --seconds-per-tf 0.3
   for ((i = 0; i < 60; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
@@ -175,6 +175,8 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   wait_until 20 is '[.nodes[] | select(.slurm.lease == "held") | .name] | join(" ")' "n3 n4" sluice nodes
   wait_until 20 node_is n2 slurm.lease queued
   [[ $(sl squeue -h -w n3 -o '%j %T %N %P %y %l %k') == "sluice-lease-n3:$J RUNNING n3 spare 7 10:00 sluice: job $J" ]]
+  sl scontrol show job "$(lease_of n3)" >"$FARM/lease"
+  grep -q 'Account=reco' "$FARM/lease" && grep -q 'Features=fake&fast ' "$FARM/lease" || { cat "$FARM/lease"; false; }
   sluice why "$J" >"$FARM/why"
   grep -E 'LeaseQueued.*waits there to hold it for us: [A-Z]' "$FARM/why" || { cat "$FARM/why"; false; }
   sluice why n2 --json | jq -e '[.. | .code? // empty] | index("NoLease") != null and index("LeaseQueued") != null'
@@ -197,8 +199,46 @@ jobs_run_on() { [[ -n $(sl squeue -h -t R -w "$1" -o %i) ]]; }
   job_is "$job" RUNNING
   sl scontrol show job "$lease" | grep -q "Comment=sluice: job $J"
   wait_until 10 grep -q "^JobId=$lease .*Name=sluice-lease-n3:$J JobState=CANCELLED" "$LABDIR/jobcomp"
-  grep -q "^JobId=$first .*Name=sluice-lease-n4:$J JobState=PREEMPTED" "$LABDIR/jobcomp" || { cat "$LABDIR/jobcomp"; false; }
+  grep -q "^JobId=$first .*Name=sluice-lease-n4:$J JobState=PREEMPTED .*Account=reco" "$LABDIR/jobcomp" || { cat "$LABDIR/jobcomp"; false; }
 }
+
+@test "a node that Slurm knows as another class than we do gets no lease, and it is said why; the others do" {
+  local i
+  ONLINE=n1 ASYNC="n[2-3]" LEASES=2 LEASE_CONSTRAINT=fake FEATURES="Features=fake" cluster 3
+  sl scontrol update NodeName=n3 AvailableFeatures=other ActiveFeatures=other
+  fakes 3 --seconds-per-tf 0.3
+  wait_until 10 node_is n3 'devices[0].state' parked
+  for ((i = 0; i < 40; i++)); do ln -s "$(sample 2)" "$FARM/in$i.tf"; done
+  J=$(sluice submit "$FARM"/in*.tf --workflow none --output "$FARM/out")
+  wait_until 20 node_is n2 slurm.lease held
+  wait_until 20 alarm SlurmRefused "n3.*constraint fake: lease of node n3: Requested node configuration is not available"
+  sluice wait job "$J" --timeout 60s
+  is '.nodes[0].slurm.lease' null sluice node show n3
+  # refused is asked again later and later, not at each look
+  [ "$(event slurm_commands_failed)" -lt 12 ]
+  wait_until 20 no_alarm SlurmRefused
+}
+
+@test "of nodes that nothing happens to nothing is sent again; what changes is seen at the next look" {
+  local looks lists
+  ONLINE=n1 ASYNC="n[2-3]" cluster 3
+  fakes 3
+  wait_until 20 has_res n1
+  wait_until 20 quiet 5
+  looks=$(event slurm_looks) lists=$(event slurm_looks_with_nodes)
+  [ "$lists" -gt 0 ] && [ "$lists" -lt "$looks" ]
+  sl scontrol update NodeName=n2 State=DRAIN Reason='fan is loud'
+  wait_until 10 is '.nodes[0].marks[0].reason | test("fan is loud")' true sluice node show n2
+  [ "$(event slurm_looks_with_nodes)" -gt "$lists" ]
+}
+# quiet N: N looks one after the other, none of which brought nodes (slurmctld touches its nodes every few seconds, and says so for the second that follows)
+quiet() {
+  local looks lists
+  looks=$(event slurm_looks) lists=$(event slurm_looks_with_nodes)
+  wait_until 10 looked $((looks + $1))
+  [ "$(event slurm_looks_with_nodes)" = "$lists" ]
+}
+looked() { [ "$(event slurm_looks)" -ge "$1" ]; }
 
 @test "a lease of a minute: the worker yields before Slurm's limit, the next lease is taken, each TF is done once" {
   [ -n "${SLUICE_SOAK:-}" ] || skip "takes three minutes: Slurm's limits are whole minutes"
