@@ -20,6 +20,7 @@
 #include "mem.h"
 #include "ran.h"
 #include "run.h"
+#include "str.h"
 #include "verify.h"
 
 /* ---- what an answer names ------------------------------------------------------------------ */
@@ -221,13 +222,20 @@ void flow_done(struct session *s, uint32_t id, const void *m)
     free(stages);
 }
 
+/* Where its owner may not write any more nothing can be removed either. */
+static void may_stay_there(struct session *s, bool is_job, uint64_t work, const char *word, bool left)
+{
+    if (is_job && (left || str_equal(word, "OutputDenied")))
+        job_may_have_left(s->d->jobs, work);
+}
+
 /* What was accepted cannot get its final name. false: r is gone. */
 static bool publish_failed(struct record *r, const char *word, const char *text)
 {
     log_err("%s %" PRIu64 " TF %" PRIu64 ": accepted, but not published by %s: %s: %s", r->key.is_job ? "job" : "run", r->key.work, r->key.tf, r->node, word, text);
     counters_add(r->work->flow->d->counters, "publish_failed", 1);
     tally_add(&r->work->failures, word, 1);
-    if (r->key.is_job && strcmp(word, "OutputFailed") == 0 && job_publishes_again(r, word, text))
+    if (r->key.is_job && strcmp(word, "OutputExists") != 0 && job_publishes_again(r, word, text))
         return false;
     r->outcome = END_FAILED;
     free(r->reason);
@@ -275,6 +283,7 @@ void flow_published(struct session *s, uint32_t id, const void *m)
         return;
     }
     const char *why = p->text && p->text[0] ? p->text : NULL;
+    may_stay_there(s, a.is_job, a.key.work, p->word, p->left);
     if (publish_answered(r, s->node, why))
         return;
     if (why)
@@ -409,6 +418,7 @@ void flow_failed(struct session *s, uint32_t id, const void *m)
         answer_stale(&a);
         return;
     }
+    may_stay_there(s, a.is_job, a.key.work, word, false);
     uint64_t bytes = a.charge->bytes;
     bool cancelled = strcmp(word, "Cancelled") == 0;
     if (!cancelled && !says(word, BLAMES_SOURCE))

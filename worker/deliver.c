@@ -302,7 +302,7 @@ static enum deliver_end publish(struct delivery *x)
     if (leads_outside(x))
         return DELIVER_DENIED;
     enum deliver_end end = deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
-    if (end != DELIVER_OK && !is_to_be_tried_again(end) && !x->for_another)
+    if (end != DELIVER_OK && end != DELIVER_LEFT && !is_to_be_tried_again(end) && !x->for_another)
         deliver_remove(x->dir, x->stem, x->tf, x->fence, &ignored);        /* nobody will ever publish it */
     return end;
 }
@@ -389,7 +389,7 @@ static const char *end_word(enum deliver_end end)
     return (size_t)end < ARRAY_LEN(words) && words[end] != NULL ? words[end] : "OutputFailed";
 }
 
-static void say_published(struct worker *w, struct tf_name tf, struct fence fence, const char *word, const char *why)
+static void say_published(struct worker *w, struct tf_name tf, struct fence fence, const char *word, const char *why, bool left)
 {
     Sluice__Published m = SLUICE__PUBLISHED__INIT;
     struct tf_id id;
@@ -400,6 +400,7 @@ static void say_published(struct worker *w, struct tf_name tf, struct fence fenc
     m.fence = &id.fence;
     worker_text(text, sizeof text, why);
     m.word = (char *)word;
+    m.has_left = m.left = left;
     m.text = why ? text : NULL;
     link_send(w->link, &m.base);
 }
@@ -409,15 +410,15 @@ static void finish(struct delivery *x)
 {
     struct worker *w = x->all->worker;
     struct held *h = x->held;
-    bool ok = x->end == DELIVER_OK;
+    bool left = x->end == DELIVER_LEFT, ok = x->end == DELIVER_OK || left;
     char line[TF_TEXT];
 
     if (!ok && x->for_another)
         log_debug("%s: not published for another node: %s", tf_text(x->tf, x->fence, line), x->why.text);
-    else if (!ok && x->step != STEP_WRITE)
-        log_warning("%s: %s: %s", tf_text(x->tf, x->fence, line), x->step == STEP_PUBLISH ? "not published" : "not removed", x->why.text);
+    else if ((!ok || left) && x->step != STEP_WRITE)
+        log_warning("%s: %s: %s", tf_text(x->tf, x->fence, line), left ? "published, but its tries' names stay" : x->step == STEP_PUBLISH ? "not published" : "not removed", x->why.text);
     if (x->step == STEP_PUBLISH)
-        say_published(w, x->tf, x->fence, ok ? NULL : end_word(x->end), ok ? NULL : x->why.text);
+        say_published(w, x->tf, x->fence, ok ? NULL : end_word(x->end), ok ? NULL : x->why.text, left);
     if (h == NULL) {
         delivery_free(x);
         return;
@@ -557,7 +558,7 @@ void deliver_accept(struct held *h)
         return;
     }
     if (h->answer_type == SLUICE__TYPE__DONE)
-        say_published(h->worker, h->key.name, h->key.fence, NULL, NULL);
+        say_published(h->worker, h->key.name, h->key.fence, NULL, NULL, false);
     held_remove(h);
 }
 
@@ -592,7 +593,7 @@ void deliver_stray(struct deliver *d, const Sluice__Verdict *m)
         return;
     if (m->output == NULL || m->output[0] != '/' || !deliver_stem_ok(m->stem)) {
         if (m->accepted)
-            say_published(d->worker, tf, fence, NULL, NULL);           /* there were no files */
+            say_published(d->worker, tf, fence, NULL, NULL, false);           /* there were no files */
         return;
     }
     if (m->accepted && is_under_way(d, tf, fence))

@@ -714,6 +714,15 @@ static void suffix_there(const struct place *p, struct tf_name tf, struct fence 
         outname_suffix(tf, fence, suffix);
 }
 
+/* It is published, whatever becomes of the other names: the folder's rights may just have been taken away. */
+static enum deliver_end tidy(const struct place *p, struct publish *x, struct err *e)
+{
+    unsigned n;
+    enum deliver_end end = each(p, NULL, unlink_tried, x, &n, e);
+
+    return end == DELIVER_NEVER || end == DELIVER_DENIED ? DELIVER_LEFT : end;
+}
+
 static enum deliver_end publish_at(const struct place *p, struct publish *x, struct err *e)
 {
     unsigned n;
@@ -726,8 +735,8 @@ static enum deliver_end publish_at(const struct place *p, struct publish *x, str
     if (end == DELIVER_OK)
         end = link_all(p, x, e);
     if (end == DELIVER_OK)
-        return each(p, NULL, unlink_tried, x, &n, e);
-    if (end == DELIVER_NEVER || end == DELIVER_TAKEN)
+        return tidy(p, x, e);
+    if (end == DELIVER_NEVER || end == DELIVER_TAKEN || end == DELIVER_DENIED)
         unlink_linked(p, x);
     if (end == DELIVER_NEVER && !is_in_place(p))
         remove_try(p, x->suffix);                /* nobody finds it there any more */

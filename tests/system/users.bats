@@ -52,6 +52,15 @@ folder_of() { mkdir -p "$FARM/$2"; chown "$1:" "$FARM/$2"; chmod 700 "$FARM/$2";
   json '.tasks[0].text' sluice job tfs "$job" | grep -q 'Permission denied'
   [ -z "$(find "$out_b/later" -type f)" ]
 
+  # rights that go and come back, while results are on their way there: what is done has its result, and nothing else has; nothing is left of tries
+  mkdir "$FARM/many"; for i in $(seq 20); do cp "$(sample 2)" "$FARM/many/f$i.tf"; done; chmod -R a+rX "$FARM/many"
+  out_c=$(folder_of nobody out-c)
+  job=$(by nobody sluice submit "$FARM/many" --output "$out_c" --attempts 30)
+  for _ in $(seq 12); do chmod 0 "$out_c"; sleep 0.1; chmod 700 "$out_c"; sleep 0.1; done
+  sluice wait job "$job" --timeout 90s
+  is '.jobs[0] | [.done, .failed] | map(tostring) | join(" ")' "20 0" sluice job show "$job"
+  wait_until 30 eval '[ "$(ls "$out_c" | grep -cE "^f[0-9]+\.0\.digits(\.json)?$") $(ls "$out_c" | wc -l)" = "40 40" ]'
+
   # one's own jobs; root may all
   run --separate-stderr by nobody sluice job cancel "$jb"
   [ "$status" -ne 0 ]

@@ -761,6 +761,55 @@ static void the_result_of_a_retired_node_that_nobody_finds_is_lost(void **state)
     FREE(a);
 }
 
+/* His rights to the folder went for a while: that is no other thing after the result was accepted than before, and what could not be removed meanwhile goes
+ * when the job is over. */
+static void what_may_not_be_published_is_tried_again_and_swept(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 3 };
+    Sluice__Published m = SLUICE__PUBLISHED__INIT;
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    world_turn();
+    answer_unpublished(n, a, "OutputDenied", "/tmp/out: Permission denied");
+    FREE(a);
+    world_turn();
+    assert_int_equal(the_job(id)->n[TASK_FAILED], 0);
+    assert_true(the_job(id)->unswept);
+    a = assigned_within(10, &n);
+    assert_non_null(a);
+    assert_int_equal(a->fence->attempt, 2);
+    answer_failed(n, a, "OutputDenied");
+    FREE(a);
+    finish_all();
+    assert_int_equal(the_job(id)->n[TASK_DONE], 1);
+    tries_are(id, 0, "1 failed OutputDenied, 2 failed OutputDenied, 3 done Done");
+
+    id = submit(&w, NULL);                               /* it has its final name, and the try's name as well */
+    world_turn();
+    a = assigned_somewhere(&n);
+    answer_built(n, a);
+    answer_done(n, a, true);
+    world_turn();
+    assert_false(the_job(id)->unswept);
+    m.tf = a->tf;
+    m.fence = a->fence;
+    m.has_left = m.left = true;
+    flow_published(n->session, 0, &m);
+    world_turn();
+    world_pass(0.1);
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
+    assert_true(the_job(id)->unswept);
+    restart();
+    assert_true(the_job(id)->unswept);
+    FREE(a);
+}
+
 /* No other node is asked for what no node can do, and none is blamed. */
 static void a_name_that_is_taken_is_tried_once(void **state)
 {
@@ -850,6 +899,7 @@ int main(void)
         WITH_WORLD(what_kills_workers_is_set_aside),
         WITH_WORLD(a_worker_dies_of_what_its_devices_had),
         WITH_WORLD(what_cannot_be_published_fails),
+        WITH_WORLD(what_may_not_be_published_is_tried_again_and_swept),
         WITH_WORLD(what_its_worker_does_not_publish_another_one_does),
         WITH_WORLD(a_worker_that_comes_back_publishes_itself),
         WITH_WORLD(the_result_of_a_retired_node_that_nobody_finds_is_lost),

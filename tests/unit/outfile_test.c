@@ -88,6 +88,24 @@ static void assert_content(const char *name, const char *wanted)
     free(path);
 }
 
+/* The rights to the folder went between the final names and the removal of the others: it is published all the same, and that something stays is said. */
+static void what_cannot_be_tidied_is_published_all_the_same(void **unused)
+{
+    (void)unused;
+    char *stubborn = mem_printf("%s/a.digits.a2-9-j7", dir);     /* no right to remove it, here: it is a folder */
+    struct err e;
+
+    assert_int_equal(mkdir(stubborn, 0755), 0);
+    write_as(first, "a", "hello");
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_LEFT);
+    assert_content("a.digits", "hello");
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_LEFT);
+    assert_int_equal(rmdir(stubborn), 0);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_folder("", "a.digits a.digits.json");
+    free(stubborn);
+}
+
 static void written_then_published_once(void **unused)
 {
     (void)unused;
@@ -547,6 +565,7 @@ int main(void)
 #define here(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
         here(written_then_published_once),
+        here(what_cannot_be_tidied_is_published_all_the_same),
         here(other_bytes_are_never_replaced),
         here(what_other_tries_left_goes_once_one_is_published),
         here(what_another_made_never_counts_as_ours),
