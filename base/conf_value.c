@@ -96,7 +96,7 @@ static int check_method(const struct conf_key *k, const char *text, struct err *
 
 static int check_features(const struct conf_key *k, const char *text, struct err *e)
 {
-    static const char wanted[] = "features as of sbatch --constraint, such as mi50 or 'mi50&ib',";
+    static const char wanted[] = "an expression as of sbatch --constraint (mi50, 'mi50&ib')";
     size_t n = strlen(text);
 
     if (n == 0 || n > 255 || strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=+-&|!*()[]") != n)
