@@ -309,6 +309,37 @@ static void clock_of_a_worker_matters_to_nobody(void **state)
     }
 }
 
+/* ---- a worker in trouble ---- */
+
+static void worker_says(struct peer *w, const char *word, const char *text)
+{
+    Sluice__Report r = SLUICE__REPORT__INIT;
+
+    r.has_buffer_size = true;
+    r.buffer_size = 1 << 20;
+    r.word = (char *)(uintptr_t)word;
+    r.trouble = (char *)(uintptr_t)text;
+    peer_tell(w, &r.base);
+    fx_turn(w->f, 0.1);
+}
+
+static void a_resize_that_was_asked_for_is_no_trouble(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w = simple_worker(f, "n1"), *p = person(f);
+
+    worker_says(w, "Resizing", "the buffer gets another size");
+    assert_true(node_has_why(ask_node(p, "n1"), "Resizing"));
+    assert_false(has_alarm(p, "WorkerTrouble"));
+    worker_says(w, "Shm", "64M wanted, 32M available in /dev/shm");
+    assert_true(has_alarm(p, "WorkerTrouble"));
+    worker_says(w, NULL, NULL);
+    assert_false(has_alarm(p, "WorkerTrouble"));
+    assert_true(ask_node(p, "n1")->usable);
+    peer_close(w);
+    peer_close(p);
+}
+
 /* ---- rights ---- */
 
 static void roles_give_rights_by_user_and_group(void **state)
@@ -358,6 +389,7 @@ int main(void)
         CASE(move_at_a_time_fails_when_the_pool_cannot_spare_it),
         CASE(retired_node_stays_away_and_keeps_its_marks),
         CASE(clock_of_a_worker_matters_to_nobody),
+        CASE(a_resize_that_was_asked_for_is_no_trouble),
         cmocka_unit_test(roles_give_rights_by_user_and_group),
         cmocka_unit_test(without_roles_others_read),
     };
