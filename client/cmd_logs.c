@@ -47,6 +47,42 @@ static void take_lines(const struct context *ctx, const char *node, const Sluice
     }
 }
 
+/* The lines of one node; -1: e says why there are none. */
+static int of_node(struct context *ctx, const char *node, uint64_t lines, json_t *all, struct err *e)
+{
+    Sluice__GetLogs q = SLUICE__GET_LOGS__INIT;
+    Sluice__Logs *logs;
+
+    q.node = (char *)(uintptr_t)node;
+    q.has_lines = 1;
+    q.lines = (uint32_t)lines;
+    logs = call(ctx, &q.base, SLUICE__TYPE__LOGS, CALL_LIMIT_S, e);
+    if (logs == NULL)
+        return -1;
+    take_lines(ctx, node, logs, all);
+    call_free(logs);
+    return 0;
+}
+
+/* A node that has none to show keeps back nothing of the others. Returns the exit status. */
+static int of_each(struct context *ctx, const struct hostlist *h, uint64_t lines, json_t *all, struct err *e)
+{
+    size_t n = hostlist_count(h), failed = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (of_node(ctx, hostlist_name(h, i), lines, all, e) == 0)
+            continue;
+        if (n == 1 || (e->code != ERR_STATE && e->code != ERR_NOT_FOUND))
+            return -1;
+        if (++failed == n)
+            return -1;
+        char *text = show_sentence(e->text);
+        fprintf(stderr, "sluice: %s\n", text);
+        free(text);
+    }
+    return failed == 0 ? 0 : ERR_PARTLY;
+}
+
 static int of_nodes(struct context *ctx, const struct args *a, const char *list, struct err *e)
 {
     uint64_t lines = 100;
@@ -60,26 +96,13 @@ static int of_nodes(struct context *ctx, const struct args *a, const char *list,
         return -1;
     if ((h = nodelist(ctx, a, list, &lines_listing, &r, e)) == NULL)
         return r;
-    r = 0;
     all = json_array();
-    for (size_t i = 0; r == 0 && i < hostlist_count(h); i++) {
-        Sluice__GetLogs q = SLUICE__GET_LOGS__INIT;
-        Sluice__Logs *logs;
-
-        q.node = (char *)hostlist_name(h, i);
-        q.has_lines = 1;
-        q.lines = (uint32_t)lines;
-        logs = call(ctx, &q.base, SLUICE__TYPE__LOGS, CALL_LIMIT_S, e);
-        if (logs == NULL)
-            r = -1;
-        else
-            take_lines(ctx, q.node, logs, all);
-        call_free(logs);
-    }
+    r = of_each(ctx, h, lines, all, e);
     hostlist_destroy(h);
-    if (r == 0 && !is_plain(ctx))
-        return show_list(ctx, &lines_listing, NULL, all, e);
-    json_decref(all);
+    if (r < 0 || is_plain(ctx))
+        json_decref(all);
+    else if (show_list(ctx, &lines_listing, NULL, all, e) < 0)
+        r = -1;
     return r;
 }
 

@@ -146,6 +146,19 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
   wait_until 10 is '.nodes[] | select(.name == "stray-1") | .usable' true sluice nodes
 }
 
+@test "logs of a list of nodes: one that has none keeps back nothing of the others" {
+  sluice node add 'ghost-[1-2]' --class mi50
+  for mode in "" --json; do
+    run -8 --separate-stderr sluice logs --node ghost-1,mi50-002,ghost-2,mi50-003 --lines 5 $mode
+    [[ $stderr == *"node ghost-1: no contact with its worker"*"node ghost-2: no contact with its worker"* ]]
+    [[ $output == *mi50-002*mi50-003* && $output != *ghost* ]]
+  done
+  jq -e '[.logs[].node] | unique == ["mi50-002", "mi50-003"]' <<<"$output"
+  run -4 sluice logs --node 'ghost-[1-2]'
+  [[ $output == *"ghost-1: no contact"*"ghost-2: no contact"* ]]
+  run -4 sluice logs --node ghost-1
+}
+
 @test "B53 the default farm: a local socket only; another user reads and changes nothing, each refusal is counted and logged" {
   [[ $EUID -eq 0 ]] || skip "needs root to be another user"
   pid=$(sluice status --json | jq '.status[0].pid')
