@@ -19,6 +19,7 @@
 #include "worker.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -45,6 +46,7 @@ struct delivery {
     char    *dir, *stem;
     struct fence fence; struct tf_name tf;
     struct output *out; unsigned n;
+    dev_t    disk;                               /* where they were written; 0: not known */
     Sluice__Done *done;                          /* filled but for what delivery itself adds; memory of ours */
     char    *device;
     enum deliver_end end; struct err why;        /* the thread's */
@@ -279,32 +281,43 @@ void delivery_free(struct delivery *x)
     free(x);
 }
 
-/* A link may have come into the path since it was looked at. The configuration does not change. */
-static bool leads_outside(struct delivery *x)
-{
-    const struct conf *c = x->all->worker->conf;
-    char *path = mem_printf("%s/%s", x->dir, x->stem);
-    bool outside = output_check_roots(path, c->roots_output, c->n_roots_output, &x->why) < 0;
-
-    free(path);
-    return outside;
-}
-
 static bool is_to_be_tried_again(enum deliver_end end)
 {
     return end == DELIVER_AGAIN_FULL || end == DELIVER_AGAIN_READONLY || end == DELIVER_AGAIN_FAILING;
 }
 
+/* A link may have come into the path since it was looked at. The configuration does not change. */
+static enum deliver_end look_at_roots(struct delivery *x)
+{
+    const struct conf *c = x->all->worker->conf;
+    char *path = mem_printf("%s/%s", x->dir, x->stem);
+    enum deliver_end end = DELIVER_OK;
+
+    errno = 0;
+    if (output_check_roots(path, c->roots_output, c->n_roots_output, &x->why) < 0)
+        end = is_to_be_tried_again(deliver_judge(errno)) ? deliver_judge(errno) : DELIVER_DENIED;
+    free(path);
+    return end;
+}
+
 static enum deliver_end publish(struct delivery *x)
 {
     struct err ignored;
+    enum deliver_end end = look_at_roots(x);
 
-    if (leads_outside(x))
-        return DELIVER_DENIED;
-    enum deliver_end end = deliver_publish(x->dir, x->stem, x->tf, x->fence, &x->why);
+    if (end != DELIVER_OK)
+        return end;
+    end = deliver_publish(x->dir, x->stem, x->tf, x->fence, x->disk, &x->why);
     if (end != DELIVER_OK && end != DELIVER_LEFT && !is_to_be_tried_again(end) && !x->for_another)
         deliver_remove(x->dir, x->stem, x->tf, x->fence, &ignored);        /* nobody will ever publish it */
     return end;
+}
+
+static enum deliver_end write_results(struct delivery *x)
+{
+    enum deliver_end end = look_at_roots(x);
+
+    return end == DELIVER_OK ? deliver_write(x->dir, x->stem, x->tf, x->fence, x->out, x->n, &x->disk, &x->why) : end;
 }
 
 static void run(struct pool_task *t)
@@ -318,7 +331,7 @@ static void run(struct pool_task *t)
     }
     switch (x->step) {
     case STEP_WRITE:
-        x->end = leads_outside(x) ? DELIVER_DENIED : deliver_write(x->dir, x->stem, x->tf, x->fence, x->out, x->n, &x->why);
+        x->end = write_results(x);
         break;
     case STEP_PUBLISH:
         x->end = publish(x);

@@ -41,12 +41,17 @@ void delivery_free(struct delivery *d);
 enum { OUTPUTS_MOST = 8, OUTPUT_STAGE = 32 };
 struct output { char *stage; int fd; uint64_t size, count; char *digest; char *json; };
 enum deliver_end { DELIVER_OK, DELIVER_AGAIN_FULL, DELIVER_AGAIN_READONLY, DELIVER_AGAIN_FAILING, DELIVER_NEVER, DELIVER_DENIED, DELIVER_CORRUPT, DELIVER_TAKEN, DELIVER_LEFT };
-/* Writes all outputs and their .json, fsyncs files and folder, all in one folder: one that is moved meanwhile is tried again. Whatever does not end well leaves none of them. DELIVER_TAKEN: a final name is another's. */
-enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, struct err *e);
+enum deliver_end deliver_judge(int error);       /* what an errno of the output folder means: one of AGAIN, NEVER, DENIED */
+/* Writes all outputs and their .json, fsyncs files and folder, all in one folder: one that is moved meanwhile is tried again. Whatever does not end well leaves
+ * none of them. DELIVER_TAKEN: a final name is another's. disk: the file system where they lie then, for publishing. */
+enum deliver_end deliver_write(const char *output, const char *stem, struct tf_name tf, struct fence fence, const struct output *out, unsigned n, dev_t *disk,
+                               struct err *e);
 /* Links what an attempt wrote to the final names: all that was delivered, as its .json say ("outputs"), or nothing. Never over another file: one that is there
  * with the same bytes, and a .json beside it that names this very TF, counts as published, any other is DELIVER_TAKEN. Then the attempt's names go. Files that
- * are gone already count as published when the final names are there, all of them, and are this TF's. DELIVER_LEFT: published, but tries' names are still there. */
-enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e);
+ * are gone already count as published when the final names are there, all of them, and are this TF's. While another file system than disk (0: not known) is
+ * found at the folder's place, or what was looked for could not be seen for the disk's errors, it is to be tried again. DELIVER_LEFT: published, but tries' names are
+ * still there. */
+enum deliver_end deliver_publish(const char *output, const char *stem, struct tf_name tf, struct fence fence, dev_t disk, struct err *e);
 enum deliver_end deliver_remove(const char *output, const char *stem, struct tf_name tf, struct fence fence, struct err *e);
 /* Removes what tries at TFs of a job that is over left in its output folder. -1: e. */
 int deliver_sweep(const char *output, uint64_t job, struct err *e);

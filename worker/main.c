@@ -41,7 +41,8 @@
 
 #define TICK_S      0.1
 #define STALL_S     0.5                          /* a tick that is later than this was a standstill of ours */
-#define STOP_S      1.4                          /* for processes and threads to end; the rest of the 2 s is for the last steps */
+#define STOP_S      1.4                          /* for processes to end */
+#define THREADS_S   1.7                          /* and then threads, all from the beginning; the rest of the 2 s is for the last steps */
 #define FIRST_S     2.0                          /* the connection waits so long for a buffer that is made quickly */
 #define OLD_S       3.0                          /* for processes of an earlier worker to end */
 
@@ -59,7 +60,7 @@ struct program {
     struct ev_timer tick, first, buffer_again, old_again, stop_limit, watchdog;
     bool     opened;                             /* the buffer has been there */
     struct ev_signal term, interrupt, hup;
-    int64_t  ticked;
+    int64_t  ticked, stop_at;                    /* monotonic; stop_at 0: it does not stop */
     struct pool_task list_task; char *list, *list_next; bool list_writing;
 };
 
@@ -473,6 +474,7 @@ static void stop(struct worker *w, int status)
         return;
     setitimer(ITIMER_REAL, &last, NULL);         /* whatever hangs from here on: SIGALRM ends us */
     w->stopping = true;
+    p->stop_at = clock_mono_ns();
     p->status = status;
     tell_manager("STOPPING=1");
     log_info("worker: stops, %u TFs are here", HASH_COUNT(w->held.table));
@@ -568,18 +570,26 @@ static int set_up(struct program *p, struct err *e)
     return 0;
 }
 
+/* What the threads have to come to an end: a busy disk makes them late, and only one that hangs is to be left behind. */
+static double threads_limit(const struct program *p)
+{
+    double passed = p->stop_at != 0 ? (double)(clock_mono_ns() - p->stop_at) / 1e9 : STOP_S;
+
+    return passed < THREADS_S - 0.05 ? THREADS_S - passed : 0.05;
+}
+
 /* Threads first: what they had comes back to modules that are all still there. */
 static void tear_down(struct program *p)
 {
     struct worker *w = &p->w;
+    struct pool *const pools[] = { w->io, w->out, w->slow };
     bool clean = true;
 
     w->stopping = true;
     if (w->loop == NULL)
         return;
-    clean &= pool_destroy(w->io, 0.1) == 0;
-    clean &= pool_destroy(w->out, 0.1) == 0;
-    clean &= pool_destroy(w->slow, 0.1) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(pools); i++)
+        clean &= pool_destroy(pools[i], threads_limit(p)) == 0;
     watch_destroy(w->watch);
     int64_t since;
     const char *lost = p->status == ERR_UNREACHABLE && w->link != NULL ? link_trouble(w->link, &since) : NULL;

@@ -134,9 +134,11 @@ static void try_names(struct outcheck *c, int dir)
 int output_check_roots(const char *output, char *const *roots, unsigned n, struct err *e)
 {
     char *path = mem_strdup(output), *real, *slash;
+    int error;
 
     while ((real = realpath(path, NULL)) == NULL && errno == ENOENT && (slash = strrchr(path, '/')) != NULL && slash > path)
         *slash = '\0';
+    error = real == NULL ? errno : 0;
     if (real == NULL && n > 0)
         err_errno(e, ERR_PERMISSION, "%s", path);
     else if (real != NULL && !str_is_below(real, roots, n))
@@ -144,6 +146,7 @@ int output_check_roots(const char *output, char *const *roots, unsigned n, struc
     bool good = n == 0 || (real != NULL && str_is_below(real, roots, n));
     free(real);
     free(path);
+    errno = error;
     return good ? 0 : -1;
 }
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,6 +28,7 @@
 #include "worker_help.h"
 
 static char dir[64];
+static dev_t disk;
 static const struct fence first = { 3, 1 }, second = { 3, 2 };
 static const struct tf_name ours = { .job = 7, .id = 1 }, others = { .job = 8, .id = 1 };
 
@@ -64,7 +66,7 @@ static void write_as(struct fence f, const char *stem, const char *text)
 {
     struct output o = output("digits", text);
     struct err e;
-    assert_int_equal(deliver_write(dir, stem, ours, f, &o, 1, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, stem, ours, f, &o, 1, &disk, &e), DELIVER_OK);
     output_free(&o);
 }
 
@@ -97,11 +99,11 @@ static void what_cannot_be_tidied_is_published_all_the_same(void **unused)
 
     assert_int_equal(mkdir(stubborn, 0755), 0);
     write_as(first, "a", "hello");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_LEFT);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_LEFT);
     assert_content("a.digits", "hello");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_LEFT);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_LEFT);
     assert_int_equal(rmdir(stubborn), 0);
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_OK);
     assert_folder("", "a.digits a.digits.json");
     free(stubborn);
 }
@@ -113,12 +115,12 @@ static void written_then_published_once(void **unused)
 
     write_as(first, "7/tf-1", "hello");
     assert_folder("7", "tf-1.digits.a3-1-j7 tf-1.digits.json.a3-1-j7");
-    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, 0, &e), DELIVER_OK);
     assert_folder("7", "tf-1.digits tf-1.digits.json");
     assert_content("7/tf-1.digits", "hello");
-    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, &e), DELIVER_OK);     /* redone after a restart */
+    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, first, 0, &e), DELIVER_OK);     /* redone after a restart */
     write_as(second, "7/tf-1", "hello");                                        /* the same bytes by another try */
-    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, second, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "7/tf-1", ours, second, 0, &e), DELIVER_OK);
     assert_folder("7", "tf-1.digits tf-1.digits.json");
 }
 
@@ -128,9 +130,9 @@ static void other_bytes_are_never_replaced(void **unused)
     struct err e;
 
     write_as(first, "a", "hello");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_OK);
     write_as(second, "a", "hellO");
-    assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_TAKEN);
+    assert_int_equal(deliver_publish(dir, "a", ours, second, 0, &e), DELIVER_TAKEN);
     assert_non_null(strstr(e.text, "a.digits"));
     assert_content("a.digits", "hello");
     assert_int_equal(deliver_remove(dir, "a", ours, second, &e), DELIVER_OK);
@@ -153,7 +155,7 @@ static void what_other_tries_left_goes_once_one_is_published(void **unused)
         free(path);
     }
     write_as(first, "a", "hello");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_OK);
     assert_folder("", "a.a3-2 a.b.digits.a3-2 a.clusters.a3-2 a.digits a.digits.a-1 a.digits.a3- a.digits.a3-1-j8 a.digits.a3-1-r7 a.digits.a3-1x a.digits.a3-4 a.digits.json a.digits.json.a3-4 a.digits.x "
                       "ab.digits.a3-2");
     assert_content("a.digits", "hello");
@@ -169,15 +171,15 @@ static void what_another_made_never_counts_as_ours(void **unused)
 
     write_as(first, "a", "hello");
     write_as(second, "a", "hello");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
-    assert_int_equal(deliver_publish(dir, "a", others, second, &e), DELIVER_TAKEN);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", others, second, 0, &e), DELIVER_TAKEN);
     assert_non_null(strstr(e.text, "a.digits is there already"));
-    assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_TAKEN);       /* nor when nothing of the try is there any more */
-    assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &e), DELIVER_TAKEN);
+    assert_int_equal(deliver_publish(dir, "a", others, first, 0, &e), DELIVER_TAKEN);       /* nor when nothing of the try is there any more */
+    assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &disk, &e), DELIVER_TAKEN);
     assert_folder("", "a.digits a.digits.json");
-    assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &e), DELIVER_OK);       /* this very TF once more */
+    assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &disk, &e), DELIVER_OK);       /* this very TF once more */
     assert_int_equal(file_replace(alone, "hello", 5, 0644, &e), 0);
-    assert_int_equal(deliver_write(dir, "b", ours, first, &o, 1, &e), DELIVER_TAKEN);
+    assert_int_equal(deliver_write(dir, "b", ours, first, &o, 1, &disk, &e), DELIVER_TAKEN);
     assert_content("b.digits", "hello");
     free(alone);
     output_free(&o);
@@ -192,11 +194,11 @@ static void tries_of_two_jobs_have_names_of_their_own(void **unused)
 
     o.json = (char *)"{\"job\": 8, \"tf\": 1}";
     write_as(first, "a", "hello");
-    assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, "a", others, first, &o, 1, &disk, &e), DELIVER_OK);
     assert_folder("", "a.digits.a3-1-j7 a.digits.a3-1-j8 a.digits.json.a3-1-j7 a.digits.json.a3-1-j8");
-    assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", others, first, 0, &e), DELIVER_OK);
     assert_content("a.digits", "theirs");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_TAKEN);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_TAKEN);
     assert_int_equal(deliver_remove(dir, "a", ours, first, &e), DELIVER_OK);
     assert_folder("", "a.digits a.digits.json");
     output_free(&o);
@@ -219,10 +221,10 @@ static void what_a_former_release_wrote_is_published_and_removed(void **unused)
 
     put("a.digits.a3-1", "hello");
     put("a.digits.json.a3-1", "{\"job\": 7, \"tf\": 1}");
-    assert_int_equal(deliver_publish(dir, "a", others, first, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_publish(dir, "a", others, first, 0, &e), DELIVER_NEVER);
     assert_int_equal(deliver_remove(dir, "a", others, first, &e), DELIVER_OK);
     assert_folder("", "a.digits.a3-1 a.digits.json.a3-1");
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_OK);
     assert_folder("", "a.digits a.digits.json");
     put("b.digits.a3-2", "hello");
     put("b.digits.json.a3-2", "{\"job\": 7, \"tf\": 1}");
@@ -272,7 +274,7 @@ static void write_two(struct fence f, const char *stem)
 
     o[0].json = (char *)"{\"job\": 7, \"tf\": 1, \"size\": 5, \"outputs\": [\"digits\", \"clusters\"]}";
     o[1].json = (char *)"{\"job\": 7, \"tf\": 1, \"size\": 5, \"outputs\": [\"digits\", \"clusters\"]}";
-    assert_int_equal(deliver_write(dir, stem, ours, f, o, 2, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, stem, ours, f, o, 2, &disk, &e), DELIVER_OK);
     output_free(&o[0]);
     output_free(&o[1]);
 }
@@ -300,19 +302,19 @@ static void what_is_published_is_all_that_was_delivered(void **unused)
                 drop(name);
             free(name);
         }
-        assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_NEVER);
+        assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_NEVER);
         assert_int_equal(e.code, ERR_NOT_FOUND);
         assert_int_equal(deliver_remove(dir, "a", ours, first, &e), DELIVER_OK);
         assert_folder("", "");
     }
     write_two(second, "a");
-    assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, second, 0, &e), DELIVER_OK);
     assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");
     for (unsigned i = 0; i < ARRAY_LEN(one); i++) {          /* a verdict that comes again does not take a part for the whole */
         char *name = mem_printf("a.%s", one[i]), *from = mem_printf("%s/%s", dir, name), *to = mem_printf("%s/kept", dir);
-        assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+        assert_int_equal(deliver_publish(dir, "a", ours, second, 0, &e), DELIVER_OK);
         assert_int_equal(rename(from, to), 0);
-        assert_int_not_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+        assert_int_not_equal(deliver_publish(dir, "a", ours, second, 0, &e), DELIVER_OK);
         assert_int_equal(rename(to, from), 0);
         free(name);
         free(from);
@@ -328,7 +330,7 @@ static void a_file_that_was_cut_is_not_published(void **unused)
 
     write_two(first, "a");
     assert_int_equal(truncate(path, 2), 0);
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_NEVER);
     assert_non_null(strstr(e.text, "another size"));
     assert_int_equal(deliver_remove(dir, "a", ours, first, &e), DELIVER_OK);
     assert_folder("", "");
@@ -337,6 +339,7 @@ static void a_file_that_was_cut_is_not_published(void **unused)
 
 /* The name of the folder is given to another, or to none, when the n-th file or folder from now on reaches the disk. */
 static int move_at, removes;
+static void (*cover)(const char *folder);        /* instead: something is mounted over it */
 
 static void move_folder(void)
 {
@@ -351,8 +354,12 @@ static void move_folder(void)
 
 int fsync(int fd)
 {
-    if (move_at > 0 && --move_at == 0)
-        move_folder();
+    if (move_at > 0 && --move_at == 0) {
+        if (cover != NULL)
+            cover(dir);
+        else
+            move_folder();
+    }
     return (int)syscall(SYS_fsync, fd);
 }
 
@@ -366,14 +373,14 @@ static void a_folder_that_is_moved_takes_no_half_of_a_result_along(void **unused
     for (int i = 0; i < 2 * 5; i++) {                        /* two outputs with their .json, and the folder */
         move_at = i / 2 + 1;
         removes = i % 2;
-        assert_int_equal(deliver_write(out, "a", ours, first, o, 2, &e), DELIVER_AGAIN_FAILING);
+        assert_int_equal(deliver_write(out, "a", ours, first, o, 2, &disk, &e), DELIVER_AGAIN_FAILING);
         assert_int_equal(move_at, 0);
         assert_non_null(strstr(e.text, "moved or removed"));
         assert_folder("moved", "");
         assert_int_equal(rmdir(moved), 0);
-        assert_int_equal(deliver_write(out, "a", ours, first, o, 2, &e), DELIVER_OK);
+        assert_int_equal(deliver_write(out, "a", ours, first, o, 2, &disk, &e), DELIVER_OK);
         move_at = 1;
-        assert_int_equal(deliver_publish(out, "a", ours, first, &e), DELIVER_NEVER);
+        assert_int_equal(deliver_publish(out, "a", ours, first, disk, &e), DELIVER_NEVER);
         assert_non_null(strstr(e.text, "moved or removed"));
         assert_folder("moved", "");
         assert_int_equal(rmdir(moved), 0);
@@ -381,14 +388,130 @@ static void a_folder_that_is_moved_takes_no_half_of_a_result_along(void **unused
             assert_folder("out", "");
     }
     removes = 1;
-    assert_int_equal(deliver_write(out, "a", ours, second, o, 2, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(out, "a", ours, second, o, 2, &disk, &e), DELIVER_OK);
     move_folder();                                           /* between the two */
-    assert_int_equal(deliver_publish(out, "a", ours, second, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_publish(out, "a", ours, second, disk, &e), DELIVER_NEVER);
     assert_int_equal(e.code, ERR_NOT_FOUND);
     output_free(&o[0]);
     output_free(&o[1]);
     free(out);
     free(moved);
+}
+
+static bool own_mounts(void)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+static void cover_with_tmpfs(const char *folder)
+{
+    assert_int_equal(mount("none", folder, "tmpfs", 0, "size=256k"), 0);
+}
+
+/* A file system whose server has died: ENOTCONN, whatever is asked. */
+static void cover_with_the_dead(const char *folder)
+{
+    char options[80];
+    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+    assert_int_equal(mount("dead", folder, "fuse", 0, options), 0);
+    close(fd);
+}
+
+/* B52: a file system comes over the folder, or the folder's goes, and comes back: no result is given up. */
+static void a_disk_that_comes_back_is_waited_for(void **unused)
+{
+    (void)unused;
+    void (*const covers[])(const char *) = { cover_with_tmpfs, cover_with_the_dead };
+    struct err e;
+
+    if (!own_mounts() || access("/dev/fuse", W_OK) < 0)
+        skip();
+    for (unsigned i = 0; i < ARRAY_LEN(covers); i++) {
+        cover = covers[i];
+        write_two(first, "sub/a");
+        move_at = 1;                                         /* while it is published, after the names were given */
+        assert_int_equal(deliver_publish(dir, "sub/a", ours, first, disk, &e), DELIVER_AGAIN_FAILING);
+        assert_int_equal(move_at, 0);
+        assert_int_equal(deliver_publish(dir, "sub/a", ours, first, disk, &e), DELIVER_AGAIN_FAILING);
+        assert_int_equal(umount(dir), 0);
+        assert_int_equal(deliver_publish(dir, "sub/a", ours, first, disk, &e), DELIVER_OK);
+        assert_folder("sub", "a.clusters a.clusters.json a.digits a.digits.json");
+        write_two(second, "sub/a");
+        cover(dir);                                          /* between the two */
+        assert_int_equal(deliver_publish(dir, "sub/a", ours, second, disk, &e), DELIVER_AGAIN_FAILING);
+        assert_int_equal(umount(dir), 0);
+        assert_int_equal(deliver_publish(dir, "sub/a", ours, second, disk, &e), DELIVER_OK);
+        assert_folder("sub", "a.clusters a.clusters.json a.digits a.digits.json");
+        struct output o = output("digits", "hello");         /* and while it is written */
+        move_at = 1;
+        assert_int_equal(deliver_write(dir, "b", ours, first, &o, 1, &disk, &e), DELIVER_AGAIN_FAILING);
+        assert_int_equal(umount(dir), 0);
+        assert_folder("", "sub");
+        output_free(&o);
+    }
+    cover = NULL;
+}
+
+/* Not mounted for a while: the empty folder beneath says nothing. */
+static void a_disk_that_is_not_mounted_is_waited_for(void **unused)
+{
+    (void)unused;
+    static const char *const stem[] = { "a", "sub/a" };
+    char *kept = mem_printf("%s-kept", dir);
+    struct err e;
+
+    if (!own_mounts())
+        skip();
+    assert_int_equal(mkdir(kept, 0755), 0);
+    cover_with_tmpfs(dir);
+    for (unsigned i = 0; i < ARRAY_LEN(stem); i++) {
+        write_two(first, stem[i]);
+        assert_int_equal(mount(dir, kept, NULL, MS_MOVE, NULL), 0);
+        assert_int_equal(deliver_publish(dir, stem[i], ours, first, disk, &e), DELIVER_AGAIN_FAILING);
+        assert_non_null(strstr(e.text, "not mounted"));
+        assert_int_equal(mount(kept, dir, NULL, MS_MOVE, NULL), 0);
+        assert_int_equal(deliver_publish(dir, stem[i], ours, first, disk, &e), DELIVER_OK);
+    }
+    assert_folder("sub", "a.clusters a.clusters.json a.digits a.digits.json");
+    assert_int_equal(umount(dir), 0);
+    assert_int_equal(rmdir(kept), 0);
+    free(kept);
+}
+
+/* What cannot be opened for want of descriptors is not taken for another's, nor for gone. */
+static void without_descriptors_nothing_is_given_up(void **unused)
+{
+    (void)unused;
+    struct rlimit before, few;
+    struct err e;
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    unsigned again = 0;
+
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct output o = output("digits", "hello");             /* takes the lowest */
+    write_as(first, "b", "hello");
+    assert_int_equal(deliver_publish(dir, "b", ours, first, disk, &e), DELIVER_OK);
+    for (unsigned spare = 0; spare < 5; spare++) {
+        enum deliver_end end[3];
+        write_two(first, "a");
+        few = (struct rlimit){ (rlim_t)lowest + 1 + spare, before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        end[0] = deliver_publish(dir, "a", ours, first, disk, &e);
+        end[1] = deliver_publish(dir, "b", ours, second, disk, &e);          /* published before */
+        end[2] = deliver_write(dir, "b", ours, second, &o, 1, &disk, &e);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        for (int i = 0; i < 3; i++) {
+            assert_true(end[i] == DELIVER_OK || end[i] == DELIVER_AGAIN_FAILING);
+            again += end[i] == DELIVER_AGAIN_FAILING;
+        }
+        assert_int_equal(deliver_publish(dir, "a", ours, first, disk, &e), DELIVER_OK);
+    }
+    assert_true(again > 3 && again < 15);
+    output_free(&o);
 }
 
 /* As a crash between two names leaves it. */
@@ -400,7 +523,7 @@ static void half_published_is_finished(void **unused)
 
     write_as(first, "a", "hello");
     assert_int_equal(link(from, to), 0);
-    assert_int_equal(deliver_publish(dir, "a", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, first, 0, &e), DELIVER_OK);
     assert_folder("", "a.digits a.digits.json");
     free(from);
     free(to);
@@ -410,7 +533,7 @@ static void nothing_to_publish_is_said(void **unused)
 {
     (void)unused;
     struct err e;
-    assert_int_equal(deliver_publish(dir, "gone", ours, first, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_publish(dir, "gone", ours, first, 0, &e), DELIVER_NEVER);
     assert_int_equal(e.code, ERR_NOT_FOUND);
     assert_int_equal(deliver_remove(dir, "no/such/folder", ours, first, &e), DELIVER_OK);
 }
@@ -424,7 +547,7 @@ static void a_stem_that_begins_alike_is_another(void **unused)
     write_as(first, "f.1", "one");
     write_as(first, "f.1.2", "two");
     write_as(first, "f.10", "ten");
-    assert_int_equal(deliver_publish(dir, "f.1", ours, first, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "f.1", ours, first, 0, &e), DELIVER_OK);
     assert_int_equal(deliver_remove(dir, "f.1", ours, first, &e), DELIVER_OK);
     assert_folder("", "f.1.2.digits.a3-1-j7 f.1.2.digits.json.a3-1-j7 f.1.digits f.1.digits.json f.10.digits.a3-1-j7 f.10.digits.json.a3-1-j7");
 }
@@ -449,7 +572,7 @@ static void a_digest_that_does_not_fit_the_bytes_leaves_no_file(void **unused)
     struct err e;
 
     o.digest[0] = o.digest[0] == '0' ? '1' : '0';
-    assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &e), DELIVER_CORRUPT);
+    assert_int_equal(deliver_write(dir, "a", ours, first, &o, 1, &disk, &e), DELIVER_CORRUPT);
     assert_non_null(strstr(e.text, "digest"));
     assert_folder("", "");
     output_free(&o);
@@ -466,11 +589,11 @@ static void a_full_disk_is_tried_again_and_leaves_nothing(void **unused)
     char *big = mem_zalloc(300000);
     memset(big, 'x', 299999);
     struct output o[2] = { output("digits", "small"), output("clusters", big) };
-    assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &e), DELIVER_AGAIN_FULL);
+    assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &disk, &e), DELIVER_AGAIN_FULL);
     assert_non_null(strstr(e.text, "No space left"));
     assert_folder("sub", "");
     assert_int_equal(mount("none", dir, NULL, MS_REMOUNT, "size=1m"), 0);
-    assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, "sub/a", ours, first, o, 2, &disk, &e), DELIVER_OK);
     assert_folder("sub", "a.clusters.a3-1-j7 a.clusters.json.a3-1-j7 a.digits.a3-1-j7 a.digits.json.a3-1-j7");
     output_free(&o[0]);
     output_free(&o[1]);
@@ -505,16 +628,16 @@ static void B24_killed_at_half_of_a_result(void **unused)
         const struct rlimit half = { SIZE / 2, SIZE / 2 }, no_core = { 0, 0 };
         signal(SIGXFSZ, SIG_DFL);
         if (setrlimit(RLIMIT_CORE, &no_core) == 0 && setrlimit(RLIMIT_FSIZE, &half) == 0)
-            deliver_write(dir, "a", ours, first, o, 2, &e);
+            deliver_write(dir, "a", ours, first, o, 2, &disk, &e);
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
     assert_folder("", "a.digits.a3-1-j7");
     assert_int_equal(size_of("a.digits.a3-1-j7"), SIZE / 2);
-    assert_int_equal(deliver_write(dir, "a", ours, second, o, 2, &e), DELIVER_OK);
+    assert_int_equal(deliver_write(dir, "a", ours, second, o, 2, &disk, &e), DELIVER_OK);
     assert_folder("", "a.clusters.a3-2-j7 a.clusters.json.a3-2-j7 a.digits.a3-1-j7 a.digits.a3-2-j7 a.digits.json.a3-2-j7");       /* not before it is accepted */
-    assert_int_equal(deliver_publish(dir, "a", ours, second, &e), DELIVER_OK);
+    assert_int_equal(deliver_publish(dir, "a", ours, second, 0, &e), DELIVER_OK);
     assert_folder("", "a.clusters a.clusters.json a.digits a.digits.json");          /* and the half one is gone */
     assert_int_equal(size_of("a.digits"), SIZE);
     output_free(&o[0]);
@@ -530,7 +653,7 @@ static void a_folder_that_cannot_be_made_is_no_matter_of_time(void **unused)
     struct err e;
 
     assert_int_equal(file_replace(file, "x", 1, 0644, &e), 0);
-    assert_int_equal(deliver_write(file, "sub/a", ours, first, &o, 1, &e), DELIVER_NEVER);
+    assert_int_equal(deliver_write(file, "sub/a", ours, first, &o, 1, &disk, &e), DELIVER_NEVER);
     free(file);
     output_free(&o);
 }
@@ -575,6 +698,9 @@ int main(void)
         here(what_is_published_is_all_that_was_delivered),
         here(a_file_that_was_cut_is_not_published),
         here(a_folder_that_is_moved_takes_no_half_of_a_result_along),
+        here(a_disk_that_comes_back_is_waited_for),
+        here(a_disk_that_is_not_mounted_is_waited_for),
+        here(without_descriptors_nothing_is_given_up),
         here(half_published_is_finished),
         here(nothing_to_publish_is_said),
         here(a_stem_that_begins_alike_is_another),

@@ -4,8 +4,10 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <dirent.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
 #include <cmocka.h>
 
 #include "worker_help.h"
@@ -802,6 +804,58 @@ static void it_stops_within_two_seconds_with_a_deaf_process_and_tfs_in_flight(vo
     assert_true(took > CLOCK_SECOND / 3);                       /* they were asked first */
 }
 
+/* The worker's thread of this name, stopped by itself; 0: it cannot be done here. */
+static pid_t stop_thread(const char *name)
+{
+    char *folder = mem_printf("/proc/%d/task", (int)f.pid);
+    DIR *d = opendir(folder);
+    struct dirent *entry;
+    pid_t found = 0;
+
+    while (found == 0 && d != NULL && (entry = readdir(d)) != NULL) {
+        char *path = mem_printf("%s/%s/comm", folder, entry->d_name);
+        size_t size;
+        char *comm = file_read(path, 100, &size, NULL);
+        if (comm != NULL && strcspn(comm, "\n") == strlen(name) && strncmp(comm, name, strlen(name)) == 0)
+            found = (pid_t)atoi(entry->d_name);
+        free(comm);
+        free(path);
+    }
+    if (d != NULL)
+        closedir(d);
+    free(folder);
+    assert_int_not_equal(found, 0);
+    if (ptrace(PTRACE_SEIZE, found, NULL, NULL) < 0)
+        return 0;
+    assert_int_equal(ptrace(PTRACE_INTERRUPT, found, NULL, NULL), 0);
+    assert_int_equal(waitpid(found, NULL, __WALL), found);
+    return found;
+}
+
+/* As one that waits for a busy disk, or gets no processor: only what hangs is left behind. */
+static void a_thread_that_is_late_is_waited_for_at_the_end(void **unused)
+{
+    (void)unused;
+    static const char *const name[] = { "io", "deliver", "slow" };
+
+    for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+        start(NULL, NULL);
+        pid_t thread = stop_thread(name[i]);
+        if (thread == 0)
+            skip();
+        int64_t begun = clock_mono_ns();
+        kill(f.pid, SIGTERM);
+        run_for(f.loop, 0.6);
+        if (ptrace(PTRACE_DETACH, thread, NULL, NULL) < 0)
+            waitpid(thread, NULL, __WALL);                   /* it was left behind, and is gone */
+        assert_int_equal(farm_wait(&f, 5), 0);
+        assert_true(clock_mono_ns() - begun < 2 * CLOCK_SECOND);
+        if (f.report != NULL)
+            sluice__report__free_unpacked(f.report, NULL);
+        f.report = NULL;
+    }
+}
+
 /* ---- cases ------------------------------------------------------------------------------------------------------- */
 
 static unsigned scale(unsigned n)
@@ -984,6 +1038,7 @@ int main(void)
         here(with_fail_on_loss_it_ends_with_a_status),
         here(a_second_worker_of_the_name_is_refused),
         here(it_stops_within_two_seconds_with_a_deaf_process_and_tfs_in_flight),
+        here(a_thread_that_is_late_is_waited_for_at_the_end),
         here(b61_killed_in_mid_tf_again_and_again_it_adopts_its_buffer_and_ends_the_old_processes),
         here(b42_with_64_descriptors_it_does_all_tfs),
         here(b60_too_little_room_is_said_and_the_node_stays_in_contact),
