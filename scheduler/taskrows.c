@@ -155,7 +155,8 @@ static size_t size_of(const char *text)
 static void rows_put(struct job *j, const struct row_task *row, uint32_t attempt, struct record *rec)
 {
     struct task_rows *r = j->jobs->rows;
-    size_t size = size_of(row->node) + size_of(row->device) + size_of(row->code) + size_of(row->text) + size_of(row->digest) + size_of(row->stem) + size_of(row->log);
+    size_t size = size_of(row->node) + size_of(row->device) + size_of(row->code) + size_of(row->text) + size_of(row->digest) + size_of(row->stem) +
+                  size_of(row->deaths) + size_of(row->log);
     struct task_change *c = mem_zalloc(sizeof(*c) + size), *before;
     char *at = c->text;
 
@@ -169,6 +170,7 @@ static void rows_put(struct job *j, const struct row_task *row, uint32_t attempt
     c->row.text = keep(&at, row->text);
     c->row.digest = keep(&at, row->digest);
     c->row.stem = keep(&at, row->stem);
+    c->row.deaths = keep(&at, row->deaths);
     c->row.log = keep(&at, row->log);
     j->changes++;
     j->row_due = true;

@@ -103,6 +103,36 @@ static void tries_and_pauses_outlive_a_restart(void **state)
     assert_string_equal(the_job(id)->task[0].code, "TimedOut");
 }
 
+/* The disk of the state is full for a while: what is stored then is what was true when it was put, also of a TF that died a second time since. */
+static void the_nodes_it_died_on_are_stored_as_they_were(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1, .attempts = 50 };
+    struct node *n;
+
+    (void)state;
+    uint64_t id = submit(&w, NULL);
+    Sluice__Assign *a = assigned_within(1, &n);
+    const char *first = n->name;
+    world.writable = false;
+    answer_built(n, a);
+    answer_failed(n, a, "Crashed");
+    FREE(a);
+    a = assigned_within(5, &n);
+    answer_built(n, a);
+    answer_failed(n, a, "Crashed");
+    FREE(a);
+    world.writable = true;
+    world_commit_batch();                                /* the first of two rows, then we die */
+    world_restart();
+    const struct tf *t = tf_find(&the_job(id)->work, 0);
+    assert_non_null(t);
+    assert_int_equal(t->n_deaths, 1);
+    assert_string_equal(t->deaths, first);
+    client = world_peer("client");
+    world_connect(n1, NULL, 0, NULL);
+    world_connect(n2, NULL, 0, NULL);
+}
+
 static void a_restart_resumes_a_job(void **state)
 {
     struct wish w = { .path = { "/data/x.tf", "/data/y.tf" }, .tfs = { 6, 6 }, .n = 2 };
@@ -514,6 +544,7 @@ int main(void)
         WITH_WORLD(B39_workers_and_people_come_before_the_tasks_are_read),
         WITH_WORLD(what_a_worker_said_before_the_tasks_are_read_goes_with_it),
         WITH_WORLD(tries_and_pauses_outlive_a_restart),
+        WITH_WORLD(the_nodes_it_died_on_are_stored_as_they_were),
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
         WITH_WORLD(crashes_are_kept_and_purged),
