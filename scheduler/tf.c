@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "counters.h"
 #include "flow_core.h"
 #include "health.h"
+#include "log.h"
 #include "mem.h"
 #include "str.h"
 #include "verify.h"
@@ -206,10 +208,33 @@ static void due_set(struct tf *t, double due)
         heap_push(h, t);
 }
 
+/* From which states each may be entered: bits. A worker that still has a TF may be heard of in any of them. */
+#define FROM(s) (1u << TF_##s)
+static const unsigned may_follow[TF_STATES] = {
+    [TF_FORMING]  = FROM(FORMING),
+    [TF_QUEUED]   = FROM(FORMING) | FROM(QUEUED) | FROM(WAITING) | FROM(BUILDING) | FROM(BUILT),
+    [TF_WAITING]  = FROM(FORMING) | FROM(QUEUED) | FROM(WAITING) | FROM(BUILDING) | FROM(BUILT),
+    [TF_BUILDING] = FROM(FORMING) | FROM(QUEUED) | FROM(WAITING) | FROM(BUILDING),
+    [TF_BUILT]    = FROM(FORMING) | FROM(QUEUED) | FROM(WAITING) | FROM(BUILDING) | FROM(BUILT),
+};
+
+/* What must not be is said and counted, and the TF goes on as it was told: who stops there keeps a credit for ever. */
+static void look_at_step(const struct tf *t, enum tf_state state)
+{
+    bool at_node = state == TF_BUILDING || state == TF_BUILT;
+
+    if ((may_follow[state] & (1u << t->state)) != 0 && (!at_node || t->charge != NULL))
+        return;
+    log_err("%s %" PRIu64 " TF %" PRIu64 ": from %s to %s%s: that is no step it may take", t->work->is_job ? "job" : "run", t->work->id, t->id,
+            tf_state_name[t->state], tf_state_name[state], at_node && t->charge == NULL ? ", at no node" : "");
+    counters_add(t->work->flow->d->counters, "illegal_steps", 1);
+}
+
 void tf_enter(struct tf *t, enum tf_state state, double due)
 {
     struct work *w = t->work;
 
+    look_at_step(t, state);
     if (t->state == TF_QUEUED && state != TF_QUEUED)
         heap_remove(&w->queue, t);
     w->n[t->state]--;

@@ -76,6 +76,7 @@ run_settled() {
   sluice run stop "$RUN" >/dev/null
   sluice check >"$FARM/check.txt" || { cat "$FARM/check.txt"; return 1; }
   is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
+  [ "$(event illegal_steps)" = 0 ] || { grep 'no step it may take' "$FARM/sluiced.log"; return 1; }
 }
 
 # munge_script: for the script of a room: munged's folder where libmunge looks for it, the same for all rooms. Then munge_start ROOM runs munged.

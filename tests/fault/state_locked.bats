@@ -115,3 +115,44 @@ links() { grep -c 'connection closed' "$FARM/sluiced.log" || true; }
   timeout 60 sluice run stop "$RUN" --data-timeout 1s
   sluice check
 }
+
+# who reads the database and does not end his transaction
+reader() {
+  { echo "BEGIN; SELECT 'held', count(*) FROM event;"; while [[ -e $FARM/hold ]]; do sleep 0.05; done; echo "COMMIT;"; } | sqlite3 -readonly "$FARM/state/state.db"
+}
+log_size() { metric sluice_state_log_bytes; }
+log_below() { [[ $(log_size) -lt $1 ]] || { log_size; return 1; }; }
+rounds() { for _ in $(seq "$1"); do sluice mark 'n[001-300]' "$reason"; sluice clear 'n[001-300]' "$reason" --repeat-ok; done >/dev/null; }
+log_is_large() { rounds 3; alarm StateLogGrows; }
+
+@test "B36 a read transaction that stays open while much is written: an alarm with the size, and the log is small again when it ends; our own readers hold up nothing" {
+  daemon
+  nodes_add 'n[001-300]'
+  reason=$(printf 'x%.0s' {1..900})
+  # those who watch, wait, list and ask for history while as much is written: none of them keeps the log from coming home
+  background watch sluice watch --from 1 --jsonl
+  sluice move n300 --to async --when now+1h >/dev/null
+  background wait sluice wait move 1
+  rounds 2
+  sluice node history n001 >/dev/null; sluice dump >/dev/null
+  rounds 5
+  wait_until 10 log_below $((5 << 20))
+  # an hour in soak
+  touch "$FARM/hold"; : >"$FARM/reader.out"
+  background reader reader
+  wait_until 20 grep -q held "$FARM/reader.out"
+  until_s=$((SECONDS + ${SLUICE_SOAK:+3600} + 0))
+  while [[ $SECONDS -lt $until_s ]]; do rounds 1; done
+  wait_until 120 log_is_large
+  [[ $(alarm StateLogGrows) =~ "the write-ahead log has "[0-9]+" MiB: somebody keeps a read transaction open" ]]
+  large=$(log_size)
+  [ "$large" -gt $((64 << 20)) ]
+  [ "$(stat -c %s "$FARM/state/state.db-wal")" -eq "$large" ]
+  rm "$FARM/hold"; wait_until 20 ended "$PID_reader"
+  pid=$PID_sluiced
+  wait_until 20 log_below $((5 << 20))
+  wait_until 10 no_alarm StateLogGrows
+  [ "$(stat -c %s "$FARM/state/state.db-wal")" -lt $((5 << 20)) ]
+  ! ended "$pid"
+  echo "$((large >> 20)) MiB, then $(log_size) bytes"
+}

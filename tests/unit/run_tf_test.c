@@ -858,6 +858,36 @@ static void runs_share_the_pool_by_least_charge(void **state)
     assert_true(given[0] >= 7 && given[0] <= 9);
 }
 
+static void B19_a_step_that_may_not_be_is_counted_and_leaks_nothing(void **state)
+{
+    uint64_t run = begin_run(1), steps = counters_get(world.d.counters, "illegal_steps");
+    struct session *s = join_source(run, 0, true, 1);
+    struct node *n;
+    struct tf *t;
+
+    (void)state;
+    announce(s, run, 0, 1, 100, 0, 1);
+    world_turn();
+    Sluice__Assign *a = assigned_somewhere(&n);
+    assert_non_null(a);
+    t = tf_find(&the_run(run)->work, 0);
+    assert_int_equal(t->state, TF_BUILDING);
+    assert_int_equal(counters_get(world.d.counters, "illegal_steps"), steps);
+    tf_enter(t, TF_FORMING, 0);                  /* its parts were all there */
+    assert_int_equal(counters_get(world.d.counters, "illegal_steps"), steps + 1);
+    tf_enter(t, TF_BUILDING, 0);
+    answer_built(n, a);
+    assert_int_equal(t->state, TF_BUILT);
+    tf_enter(t, TF_BUILDING, 0);                 /* built is built */
+    assert_int_equal(counters_get(world.d.counters, "illegal_steps"), steps + 2);
+    answer_done(n, a, false);
+    FREE(a);
+    world_turn();
+    world_check();
+    assert_int_equal(the_run(run)->done, 1);
+    assert_int_equal(n->load.charged, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -875,6 +905,7 @@ int main(void)
         WITH_WORLD(until_built_lets_go_early_and_cannot_try_again),
         WITH_WORLD(a_refusal_goes_to_the_next_candidate),
         WITH_WORLD(B19_refusals_leave_no_credit_behind),
+        WITH_WORLD(B19_a_step_that_may_not_be_is_counted_and_leaks_nothing),
         WITH_WORLD(B30_a_brief_pause_does_not_starve_a_node),
         WITH_WORLD(a_crash_goes_elsewhere_and_ends_after_three),
         WITH_WORLD(bad_input_is_tried_at_one_other_node_only),
