@@ -54,9 +54,17 @@ settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or faile
   kill -STOP "$pid"
   wait_until 6 is '.nodes[] | select(.name == "mi50-001") | [.state, .why[0]] | join(" ")' "down ContactLost" sluice nodes
   [ "$(json '.nodes[] | select(.name == "mi50-001") | .last_contact_s > 3 and (.marks | length) == 0' sluice nodes)" = true ]
-  run sluice nodes -N
-  [[ $output == *down* ]]
-  sluice metrics | grep -E 'mi50-001' | grep -q down || sluice metrics | grep -qE 'state="down"'
+  # as people read it: what, why, since when; and it is not one that somebody marked
+  [[ $(sluice nodes -t down --parsable -h -o name,state,reason,last_contact) =~ ^mi50-001\|down\|ContactLost\|[3-9](\.[0-9]+)?\ ?s?$ ]] || { sluice nodes -t down -o name,state,reason,last_contact; false; }
+  sluice nodes | grep -E 'down .* mi50-001 +ContactLost'
+  [ -z "$(sluice nodes -R -h -o name)" ]
+  sluice nodes --json -n mi50-001 | jq -e '.nodes[0] | .contact == "lost" and .why == ["ContactLost"]'
+  sluice node history mi50-001 --json | jq -e '[.events[] | select(.what == "contact" and .after == "lost")] | length == 1 and (.[0].reason | startswith("no sign of life for ")) and (.[0].time | length > 0)'
+  of() { sluice metrics | awk -v m="$1" 'index($0, m "{node=\"mi50-001\"") == 1 && ($0 ~ FILTER || FILTER == "") { print $NF }' FILTER="${2:-}"; }
+  [ "$(of sluice_node_state 'state="down"')" = 1 ]
+  [ "$(of sluice_node_state 'state="bad"')" = 0 ]
+  awk -v s="$(of sluice_node_last_contact_seconds)" 'BEGIN { exit !(s > 3 && s < 60) }'
+  [ "$(of sluice_node_marks | sort -u)" = 0 ]
   kill -CONT "$pid"
   wait_until 15 is '.nodes[] | select(.name == "mi50-001") | .usable' true sluice nodes
 }

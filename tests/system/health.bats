@@ -118,6 +118,7 @@ CHECK
   sluice logs --node r1 | grep -F 'check node-check: fan 3 stands, "ticket" \17 \x1B[31m'
   # marked nodes are checked too; the operator's mark stays when the check is good again (B03, B05)
   sluice mark r1 "PSU swap, ticket 17"
+  node_is r1 '[.marks[] | [.owner_kind, .owner, .reason] | join(" ")] | join("; ")' "health node-check $(printf 'fan 3 stands, "ticket" \\17 \e[31m'); person $(id -un) PSU swap, ticket 17"
   say 0 fine
   wait_until 10 node_is r1 '[.usable, (.marks | length), .marks[0].reason] | join("|")' "false|1|PSU swap, ticket 17"
   # a resize that ends there clears nothing either

@@ -44,6 +44,14 @@ milliseconds() { local start=${EPOCHREALTIME/./}; "$@" >/dev/null; echo $(((${EP
   [ "$(sluice moves --all --json | jq -c '[.moves | length, ([.[].state] | unique)]')" = '[600,["done"]]' ]
 }
 
+# snapshots: while $FARM/go is there, the whole and both listings at one moment each; what is wrong stands in $FARM/wrong.
+snapshots() {
+  while [[ -e $FARM/go ]]; do
+    sluice nodes --json | jq -r '[.nodes[] | select(.pool == "online" or .pool == "async") | .name] | if length == 5 and (unique | length) == 5 then "good" else "nodes: \(.)" end' >>"$FARM/snapshots"
+    sluice status --json | jq -r '[.status[0].pools[].nodes] | if add == 5 then "good" else "pools: \(.)" end' >>"$FARM/snapshots"
+  done
+}
+
 @test "B12 100 moves to and fro while a run and a job are on: nothing lost, nothing doubled, one pool in every snapshot" {
   local k=0 rounds from to end
   rounds=$(scaled 12); [[ $rounds -le 100 ]] || rounds=100
@@ -55,6 +63,9 @@ milliseconds() { local start=${EPOCHREALTIME/./}; "$@" >/dev/null; echo $(((${EP
   wait_until 20 done_at_least 5
   # what the farm can do in the time, as a job of one file given often
   job=$(sluice submit $(for ((i = 0; i < 40; i++)); do ln -s "$(sample 2)" "$FARM/in-$i.tf"; echo "$FARM/in-$i.tf"; done) --workflow none)
+  daemon_pid=$(json '.status[0].pid' sluice status)
+  touch "$FARM/go"
+  background snapshots snapshots
   for ((k = 0; k < rounds; k++)); do
     if ((k % 2 == 0)); then to=async; else to=online; fi
     sluice move mi50-[003-004] --to "$to" --wait --timeout 30s >/dev/null
@@ -66,6 +77,10 @@ milliseconds() { local start=${EPOCHREALTIME/./}; "$@" >/dev/null; echo $(((${EP
     [ $((both)) -eq 5 ]
     [ "$(pool_of mi50-003)" = "$to" ]
   done
+  rm "$FARM/go"; wait_until 20 ended "$PID_snapshots"
+  [ "$(wc -l <"$FARM/snapshots")" -gt "$rounds" ]
+  [ "$(sort -u "$FARM/snapshots")" = good ]
+  [ "$(json '.status[0].pid' sluice status)" = "$daemon_pid" ]
   sluice wait job "$job" --timeout 60s
   kill -INT "$PID_replay"; wait_until 30 ended "$PID_replay"
   run_settled

@@ -64,10 +64,17 @@ worker_of_nobody() { touch "$FARM/$1.log"; chmod 666 "$FARM/$1.log"; worker "$1"
   daemon; nodes_real n001
   worker_of_nobody n001 nice -n 15
   wait_until 20 node_is n001 .state idle
-  for wanted in 10 15 19; do
-    sluice nice --pool online "$wanted" >/dev/null
+  for wanted in 10 -5 15; do
+    sluice nice --pool online -- "$wanted" >/dev/null
     wait_until 10 nice_is n001 "$wanted 19"
+    wait_until 10 node_is n001 '.nice_text | startswith("wanted '"$wanted"', has 19: ")' true
   done
+  for bad in 20 x; do run -2 sluice nice --pool online "$bad"; done
+  # no time-frame minds
+  sluice replay "$(sample 2)" --workflow none >/dev/null
+  is '.runs[0] | [.done, .failed] | join(" ")' "1 0" sluice run show 1
+  sluice nice --pool online 19 >/dev/null
+  wait_until 10 nice_is n001 "19 19"
   wait_until 10 threads_have n001 19
   wait_until 10 node_is n001 '.nice_text // ""' ''
 }

@@ -110,6 +110,26 @@ node() { jq -r ".nodes[] | select(.name == \"$1\") | $2"; }
   [[ $output == *'a\|b,c\nd"e'* ]]
   run sluice nodes -R
   [[ $output == *'\n'* ]]
+  # wherever it shows: in parsable lists each line has the fields of the header, in JSON it is as it was given, a table has a line each
+  sluice move mi50-002 --to async --wait --timeout 20s
+  run -2 sluice run start --workflow none --name "$reason"         # names have none of it
+  run -2 sluice submit "$(sample 2)" --workflow none --name "$reason"
+  sluice run start --workflow none
+  sluice run stop 1
+  sluice submit "$(sample 2)" --workflow none --wait
+  sluice clear mi50-001 "$reason"; sluice mark mi50-001 "$reason" --tool site-check
+  fields() { sed -E 's/\\./x/g' | awk -F'|' '{ print NF }' | sort -u | wc -l; }
+  for list in 'nodes -N -o name,state,reason' 'nodes' 'nodes -R' 'nodes -l' 'node show mi50-001' 'node history @all' 'jobs --all' 'job show 1' 'job tfs 1' 'runs --all' 'run show 1' \
+              'moves --all' 'shm' 'health' 'status' 'logs --node mi50-001' 'crash list' 'why mi50-001'; do
+    sluice $list --parsable >"$FARM/list" || { echo "$list: $?"; false; }
+    [ "$(fields <"$FARM/list")" -eq 1 ] || { echo "$list:"; cat "$FARM/list"; false; }
+    sluice $list --json | jq -e .schema.name >/dev/null || { echo "$list"; false; }
+  done
+  sluice node history mi50-001 --json | jq -e --arg r "$reason" '[.events[].reason] | map(select(. == $r)) | length == 3'
+  [ "$(sluice node history mi50-001 -h | wc -l)" -eq "$(sluice node history mi50-001 --json | jq '.events | length')" ]
+  for list in 'node history mi50-001' 'nodes -R' 'nodes' 'node show mi50-001'; do
+    sluice $list --parsable | grep -F 'a\|b,c\nd"e' || { echo "$list"; false; }
+  done
 }
 
 @test "--dry-run changes nothing" {
