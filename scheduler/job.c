@@ -169,6 +169,7 @@ void job_destroy(struct job *j)
     free(j->why);
     free(j->full);
     free(j->folder);
+    free(j->to_sweep);
     free(j->unread);
     ran_free(j->ran);
     submit_free(j->submit);

@@ -68,7 +68,8 @@ struct job {
     bool     row_due;                    /* its totals are not those of its row any more */
     bool     cancelling;
     char    *folder;                     /* where its output really lies, as the worker saw it that looked at it; NULL: not known */
-    bool     unswept, sweeping; double sweep_at;         /* jobsweep.c */
+    bool     unswept, sweeping, swept_one; double sweep_at, sweep_pause;         /* jobsweep.c */
+    const struct node **to_sweep; size_t n_to_sweep;    /* those that have a folder of their own under that path, perhaps */
 };
 
 TAILQ_HEAD(job_list, job);

@@ -445,7 +445,7 @@ static void renamed_then(void *arg, int rc, const struct err *e, const struct na
 }
 
 /* Its output folder was looked at. */
-static void checked_then(void *arg, int rc, const char *real, const struct err *e)
+static void checked_then(void *arg, int rc, const struct outcheck_said *said, const struct err *e)
 {
     struct job *j = arg;
     struct err busy;
@@ -454,7 +454,7 @@ static void checked_then(void *arg, int rc, const char *real, const struct err *
         refuse(j, e, "OutputUnusable");
         return;
     }
-    j->folder = mem_strdup(real);
+    j->folder = mem_strdup(said ? said->real : NULL);
     if (!job_names_again(j))
         take_in(j);
     else if (job_names(j, renamed_then, j, &busy) < 0)

@@ -1,6 +1,8 @@
 /* jobsweep.c - what tries that never came to an end left in the output folder of a job that is over
  *
  * From: settle.c (a worker went and had something of it), jobread.c (what was then, before our start, nobody knows).  To: a worker (outcheck.c), who removes it.
+ * One does it for all. When that one says that the folder may lie on a disk of its own, or finds none, each other node is asked, too, one after the other, and
+ * one that is out of contact when it comes back.
  * Always: nothing is removed while a try of the job is on or a result of it waits to be published, and no try begins while it is done. That there is
  * something to do stands in the job's row, so that a restart forgets nothing.
  */
@@ -13,15 +15,19 @@
 #include "mem.h"
 
 #define SWEEP_STEP  0.5          /* s between looks */
-#define SWEEP_AGAIN 5.0          /* s after one that could not be done */
+#define SWEEP_AGAIN 5.0          /* s after one that could not be done, then twice as long each time */
+#define SWEEP_MOST  300.0
 
-struct sweeping { struct jobs *jobs; uint64_t id; };
+struct sweeping { struct jobs *jobs; uint64_t id; const struct node *only; };
 
 void job_may_have_left(struct jobs *jobs, uint64_t id)
 {
     struct job *j = jobs ? job_find(jobs, id) : NULL;
 
-    if (j == NULL || j->unswept || j->work.output[0] == '\0')
+    if (j == NULL || j->work.output[0] == '\0')
+        return;
+    j->swept_one = false;                        /* wherever it was looked already */
+    if (j->unswept)
         return;
     j->unswept = jobs->unswept = true;
     if (j->ended)
@@ -37,34 +43,99 @@ static bool is_anywhere(const struct job *j)
     return false;
 }
 
-static void swept_then(void *arg, int rc, const char *real, const struct err *e)
+static void others_too(struct job *j, const struct node *by)
+{
+    j->n_to_sweep = 0;
+    for (const struct node *n = farm_first(j->jobs->d->farm); n; n = n->hh.next) {
+        if (n == by || !n->added)
+            continue;
+        j->to_sweep = mem_grow(j->to_sweep, j->n_to_sweep + 1, sizeof(const struct node *));
+        j->to_sweep[j->n_to_sweep++] = n;
+    }
+}
+
+static void swept_at(struct job *j, const struct outcheck_said *said)
+{
+    if (!j->swept_one && said->own_disk)
+        others_too(j, said->by);
+    else if (!j->swept_one)
+        j->n_to_sweep = 0;
+    for (size_t i = 0; i < j->n_to_sweep; i++) {
+        if (j->to_sweep[i] == said->by)
+            j->to_sweep[i] = j->to_sweep[--j->n_to_sweep];
+    }
+    j->swept_one = true;
+    j->sweep_pause = 0;
+}
+
+/* The others before it, the next time. */
+static void put_last(struct job *j, const struct node *n)
+{
+    for (size_t i = 0; i + 1 < j->n_to_sweep; i++) {
+        if (j->to_sweep[i] == n) {
+            j->to_sweep[i] = j->to_sweep[i + 1];
+            j->to_sweep[i + 1] = n;
+        }
+    }
+}
+
+static void swept_then(void *arg, int rc, const struct outcheck_said *said, const struct err *e)
 {
     struct sweeping *x = arg;
     struct jobs *jobs = x->jobs;
     struct job *j = job_find(jobs, x->id);
 
-    (void)real;
+    const struct node *only = x->only;
     free(x);
     if (j == NULL)
         return;
     j->sweeping = false;
     if (rc == 0) {
-        j->unswept = false;
-        job_put(j, CHANGE_KEEP, NULL, NULL, NULL, NULL);
+        swept_at(j, said);
     } else {
         log_debug("job %" PRIu64 ": what it left half is not removed yet: %s", j->work.id, e ? e->text : "?");
-        j->sweep_at = flow_now(jobs->flow) + SWEEP_AGAIN;
+        j->sweep_pause = j->sweep_pause == 0 ? SWEEP_AGAIN : 2 * j->sweep_pause < SWEEP_MOST ? 2 * j->sweep_pause : SWEEP_MOST;
+        j->sweep_at = flow_now(jobs->flow) + j->sweep_pause;
+        put_last(j, only);
+    }
+    if (j->swept_one && j->n_to_sweep == 0) {
+        j->unswept = false;
+        job_put(j, CHANGE_KEEP, NULL, NULL, NULL, NULL);
     }
     job_gate(j);
 }
 
+/* The next of those that are left and in contact. NULL: none is; who is retired by now never will be. */
+static const struct node *next_to_sweep(struct job *j)
+{
+    for (size_t i = 0; i < j->n_to_sweep; i++) {
+        const struct node *n = j->to_sweep[i];
+        if (!n->added)
+            j->to_sweep[i--] = j->to_sweep[--j->n_to_sweep];
+        else if (n->session != NULL && n->contact == SLUICE__CONTACT__UP)
+            return n;
+    }
+    return NULL;
+}
+
 static void sweep(struct jobs *jobs, struct job *j)
 {
+    const struct node *only = j->swept_one ? next_to_sweep(j) : NULL;
+
+    if (j->swept_one && only == NULL) {
+        if (j->n_to_sweep == 0) {
+            j->unswept = false;
+            job_put(j, CHANGE_KEEP, NULL, NULL, NULL, NULL);
+        }
+        j->sweep_at = flow_now(jobs->flow) + SWEEP_AGAIN;
+        return;
+    }
     struct sweeping *x = mem_zalloc(sizeof(*x));
 
-    *x = (struct sweeping){ jobs, j->work.id };
+    *x = (struct sweeping){ jobs, j->work.id, only };
     j->sweeping = true;
-    outcheck(jobs->flow, POOL_ASYNC, &(struct outcheck_ask){ .output = j->work.output, .uid = j->work.uid, .gid = j->work.gid, .sweep = j->work.id }, swept_then, x);
+    outcheck(jobs->flow, POOL_ASYNC, &(struct outcheck_ask){ .output = j->work.output, .uid = j->work.uid, .gid = j->work.gid, .sweep = j->work.id, .only = only },
+             swept_then, x);
 }
 
 void sweep_tick(struct jobs *jobs)

@@ -30,11 +30,12 @@ struct outcheck {
     unsigned n_asked;
     char   asked[ASKED_MOST][64];        /* names of nodes */
     uint64_t sweep;                      /* the job; 0: it is looked at */
+    const struct node *only;
     outcheck_fn then;
     void  *arg;
 };
 
-static void over(struct flow *f, struct outcheck *c, int rc, const char *real, const struct err *e)
+static void over(struct flow *f, struct outcheck *c, int rc, const struct outcheck_said *said, const struct err *e)
 {
     for (struct outcheck **p = &f->outchecks; *p; p = &(*p)->next) {
         if (*p == c) {
@@ -42,7 +43,7 @@ static void over(struct flow *f, struct outcheck *c, int rc, const char *real, c
             break;
         }
     }
-    c->then(c->arg, rc, real, e);
+    c->then(c->arg, rc, said, e);
     for (size_t i = 0; i < c->n_stems; i++)
         free(c->stem[i]);
     free(c->stem);
@@ -57,7 +58,7 @@ static bool can_ask(const struct outcheck *c, const struct fnode *n)
 
     if (x->session == NULL || x->registered == NULL || !x->registered->checks_output || x->contact != SLUICE__CONTACT__UP)
         return false;
-    if (c->sweep && !x->registered->sweeps_output)
+    if ((c->sweep && !x->registered->sweeps_output) || (c->only != NULL && c->only != x))
         return false;
     for (unsigned i = 0; i < c->n_asked; i++) {
         if (strcmp(c->asked[i], x->name) == 0)
@@ -109,7 +110,7 @@ void outcheck(struct flow *f, int pool, const struct outcheck_ask *ask, outcheck
     struct err e;
 
     *c = (struct outcheck){ .number = ++last ? last : ++last, .uid = ask->uid, .gid = ask->gid, .pool = pool, .output = mem_strdup(ask->output), .then = then,
-                            .arg = arg, .next = f->outchecks, .n_stems = ask->n, .sweep = ask->sweep };
+                            .arg = arg, .next = f->outchecks, .n_stems = ask->n, .sweep = ask->sweep, .only = ask->only };
     c->stem = mem_array(ask->n + 1, sizeof(*c->stem));
     c->tfs = mem_array(ask->n + 1, sizeof(*c->tfs));
     for (size_t i = 0; i < ask->n; i++) {
@@ -138,7 +139,7 @@ void outcheck_answer(struct session *s, uint32_t id, const void *m)
     if (!asked)
         return;                                  /* too late, or never asked */
     if (x->code == 0) {
-        over(f, c, 0, str_is_empty(x->real) ? NULL : x->real, NULL);
+        over(f, c, 0, &(struct outcheck_said){ str_is_empty(x->real) ? NULL : x->real, s->node, x->own_disk }, NULL);
         return;
     }
     char *says = mem_printf("node %s says: %s", s->node->name, x->text ? x->text : "no");

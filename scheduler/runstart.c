@@ -115,10 +115,10 @@ static void started_then(struct run *r, int rc, const struct err *e, void *arg)
 }
 
 /* Its output folder was looked at. */
-static void checked_then(void *arg, int rc, const char *real, const struct err *e)
+static void checked_then(void *arg, int rc, const struct outcheck_said *said, const struct err *e)
 {
     struct start_ask *ask = arg;
-    (void)real;
+    (void)said;
     struct run *r = ask->run;
 
     if (rc < 0) {

@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { CHECKS_MOST = 64, LOOK_STEP = 1024 };
@@ -42,6 +43,7 @@ struct outcheck {
     uint64_t sweep;                              /* the job; 0: it is looked at */
     enum err_code code; char text[400];
     char *real;                                  /* where it lies, all links followed */
+    bool own_disk;
 };
 
 static unsigned pending;                         /* in this worker; only the loop counts */
@@ -185,11 +187,30 @@ static void try_folder(struct outcheck *c)
     c->real = real;
 }
 
+/* Kinds of file system that one machine has for itself; any other may be seen by many. A folder that is not there may be on another node's own disk. */
+static bool is_own_disk(const char *folder)
+{
+    static const unsigned long own[] = { 0xEF53 /* ext2, 3, 4 */, 0x58465342 /* XFS */, 0x9123683E /* btrfs */, 0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */,
+                                         0x794c7630 /* overlayfs */, 0x2fc12fc1 /* ZFS */, 0xF2F52010 /* F2FS */, 0x3153464a /* JFS */, 0xCA451A4E /* bcachefs */ };
+    struct statfs st;
+
+    if (statfs(folder, &st) < 0)
+        return errno == ENOENT;
+    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+        if ((unsigned long)st.f_type == own[i])
+            return true;
+    }
+    return false;
+}
+
 /* What a job that is over left there goes; nothing else is done. */
 static void sweep_folder(struct outcheck *c)
 {
     struct err e;
 
+    c->own_disk = is_own_disk(c->output);
+    if (access(c->output, F_OK) < 0 && errno == ENOENT)
+        return;                                  /* nor anything below it, whatever the roots are here */
     if (output_check_roots(c->output, c->roots, c->n_roots, &e) == 0 && deliver_sweep(c->output, c->sweep, &e) == 0)
         return;
     c->code = ERR_FAILED;
@@ -211,7 +232,7 @@ static void run(struct pool_task *t)
     user_return();
 }
 
-static void answer(struct worker *w, uint32_t id, enum err_code code, const char *text, char *real)
+static void answer(struct worker *w, uint32_t id, enum err_code code, const char *text, char *real, bool own_disk)
 {
     Sluice__OutputChecked m = SLUICE__OUTPUT_CHECKED__INIT;
     char shown[512];
@@ -221,6 +242,7 @@ static void answer(struct worker *w, uint32_t id, enum err_code code, const char
     m.code = code;
     m.text = code ? shown : NULL;
     m.real = code == 0 ? real : NULL;
+    m.has_own_disk = m.own_disk = own_disk;
     link_reply(w->link, id, &m.base);
 }
 
@@ -230,7 +252,7 @@ static void ended(struct pool_task *t)
 
     pending--;
     if (!t->dropped)
-        answer(c->worker, c->id, c->code, c->text, c->real);
+        answer(c->worker, c->id, c->code, c->text, c->real, c->own_disk);
     for (unsigned i = 0; i < c->n_roots; i++)
         free(c->roots[i]);
     for (size_t i = 0; i < c->n_stems; i++)
@@ -254,11 +276,11 @@ static void take_stems(struct outcheck *c, const Sluice__CheckOutput *m)
 void outcheck_take(struct worker *w, uint32_t id, const Sluice__CheckOutput *m)
 {
     if (m->output == NULL || m->output[0] != '/') {
-        answer(w, id, ERR_PROTOCOL, "an absolute path is wanted", NULL);
+        answer(w, id, ERR_PROTOCOL, "an absolute path is wanted", NULL, false);
         return;
     }
     if (pending == CHECKS_MOST) {
-        answer(w, id, ERR_STATE, "too many folders are being looked at here", NULL);
+        answer(w, id, ERR_STATE, "too many folders are being looked at here", NULL, false);
         return;
     }
     struct outcheck *c = mem_zalloc(sizeof *c);

@@ -177,6 +177,34 @@ accepted_and_killed() {
   sluice check
 }
 
+@test "output on the nodes' own disks: what a killed worker left half there its node removes, when it is back; each its own" {
+  need_rooms
+  real_class 20
+  for room in a b; do room $room -- "mkdir -p $FARM/out && mount -t tmpfs -o size=16M,mode=1777 tmpfs $FARM/out"; done
+  daemon
+  async 'n[001-002]'
+  for node in n001 n002; do echo slow:3000 >"$FARM/does-$node"; done
+  fake_worker n001 "${IN_a[@]}"
+  fake_worker n002 "${IN_b[@]}"
+  wait_until 20 is '[.nodes[].usable] | all' true sluice nodes
+  mkdir "$FARM/in"; for i in 1 2; do cp "$(sample 2)" "$FARM/in/f$i.tf"; done
+  id=$(sluice submit "$FARM/in" --output "$FARM/out")
+  wait_until 20 job_is "$id" .running 2
+  kill -KILL "$PID_n001"
+  wait_until 10 ended "$PID_n001"
+  echo half >"$ROOM_a$FARM/out/f1.0.digits.a1-9-j$id"
+  echo half >"$ROOM_b$FARM/out/f2.0.digits.a1-9-j$id"
+  wait_until 20 node_is n001 .state down
+  sluice job cancel "$id"
+  run sluice wait job "$id" --timeout 60s
+  [ "$status" -eq 11 ]
+  wait_until 40 test ! -e "$ROOM_b$FARM/out/f2.0.digits.a1-9-j$id"
+  [ -e "$ROOM_a$FARM/out/f1.0.digits.a1-9-j$id" ]
+  fake_worker n001 "${IN_a[@]}"
+  wait_until 40 test ! -e "$ROOM_a$FARM/out/f1.0.digits.a1-9-j$id"
+  sluice check
+}
+
 @test "a job whose output disk is full pauses with the reason, and goes on by itself when there is room; others go on meanwhile" {
   need_rooms
   real_class 20

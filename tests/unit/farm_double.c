@@ -48,6 +48,14 @@ uint64_t counters_get(const struct counters *c, const char *name)
     return 0;
 }
 
+struct node *farm_first(struct farm *f)
+{
+    (void)f;
+    for (unsigned i = 0; i < world.n_nodes; i++)
+        world.node[i].hh.next = i + 1 < world.n_nodes ? &world.node[i + 1] : NULL;
+    return world.n_nodes > 0 ? &world.node[0] : NULL;
+}
+
 struct node *farm_node(struct farm *f, const char *name)
 {
     (void)f;

@@ -472,14 +472,94 @@ static Sluice__CheckOutput *asked(struct node *n)
     return m;
 }
 
-static void answer_asked(struct node *n)
+static void answer_asked_with(struct node *n, bool own_disk, uint32_t code)
 {
     Sluice__OutputChecked m = SLUICE__OUTPUT_CHECKED__INIT;
 
-    m.has_code = true;
+    m.has_code = m.has_own_disk = true;
+    m.code = code;
+    m.own_disk = own_disk;
     for (uint32_t id = 1; id < 1000; id++)               /* one that was not asked is passed over */
         outcheck_answer(n->session, id, &m);
     world_turn();
+}
+
+static void answer_asked(struct node *n)
+{
+    answer_asked_with(n, false, 0);
+}
+
+static void can_sweep(struct node *n)
+{
+    n->registered->has_checks_output = n->registered->checks_output = n->registered->has_sweeps_output = n->registered->sweeps_output = true;
+}
+
+/* The folder lies on each node's own disk: each sweeps its own, who was away when it comes back; one that is retired is not waited for. */
+static void what_lies_on_a_node_s_own_disk_that_node_removes(void **state)
+{
+    struct wish w = { .path = { "/data/x.tf" }, .tfs = { 1 }, .n = 1 };
+    Sluice__CheckOutput *x;
+    Sluice__CancelJob m = SLUICE__CANCEL_JOB__INIT;
+
+    (void)state;
+    for (int retired = 0; retired < 2; retired++) {
+        m.has_id = true;
+        world_disconnect(n2);
+        m.id = submit(&w, NULL);
+        Sluice__Assign *a = assigned_to(n1, 5);
+        answer_built(n1, a);
+        FREE(a);
+        world_disconnect(n1);
+        flow_worker_lost(n1, "its connection was closed");
+        job_cancel(client, 6, &m);
+        world_connect(n2, NULL, 0, NULL);
+        can_sweep(n2);
+        world_turn();
+        assert_non_null(x = asked(n2));
+        FREE(x);
+        answer_asked_with(n2, true, 0);
+        world_turn();
+        assert_null(asked(n2));
+        assert_true(the_job(m.id)->unswept);
+        if (retired) {
+            n1->added = false;
+            world_pass(11);
+            assert_false(the_job(m.id)->unswept);
+            n1->added = true;
+            world_connect(n1, NULL, 0, NULL);
+            break;
+        }
+        world_restart();                                 /* who was asked already is forgotten: all are asked again */
+        client = world_peer("client");
+        world_connect(n1, NULL, 0, NULL);
+        can_sweep(n1);
+        assert_non_null(x = asked(n1));
+        assert_int_equal(x->sweep, m.id);
+        FREE(x);
+        answer_asked_with(n1, true, 0);
+        assert_null(asked(n1));
+        assert_true(the_job(m.id)->unswept);
+        world_connect(n2, NULL, 0, NULL);
+        can_sweep(n2);
+        world_pass(10);
+        x = TAKE(n2->session, sluice__check_output);
+        assert_non_null(x);
+        FREE(x);
+        answer_asked_with(n2, true, ERR_FAILED);         /* not now: again a little later */
+        world_pass(1);
+        assert_null(TAKE(n2->session, sluice__check_output));
+        world_pass(10);
+        assert_non_null(x = TAKE(n2->session, sluice__check_output));
+        FREE(x);
+        answer_asked_with(n2, true, 0);
+        world_turn();
+        assert_false(the_job(m.id)->unswept);
+        world_restart();
+        client = world_peer("client");
+        world_connect(n1, NULL, 0, NULL);
+        world_connect(n2, NULL, 0, NULL);
+        assert_false(the_job(m.id)->unswept);
+    }
 }
 
 /* Its worker is killed with half a result on the disk, and nothing of the job comes any more: somebody else removes it, once nothing of it is on. */
@@ -548,6 +628,7 @@ int main(void)
         WITH_WORLD(a_restart_resumes_a_job),
         WITH_WORLD(tasks_are_listed_with_where_and_why),
         WITH_WORLD(crashes_are_kept_and_purged),
+        WITH_WORLD(what_lies_on_a_node_s_own_disk_that_node_removes),
         WITH_WORLD(what_a_job_that_is_over_left_half_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
