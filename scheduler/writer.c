@@ -5,8 +5,8 @@
  * the lists and the figures and is never held across anything that touches the disk. Nothing reaches `then` with 0 before its commit returned.
  *
  * Two troubles, independent of each other:
- *   full    nothing can be stored. NEW is refused, MARK is tried with the reserve, KEEP waits; a retry comes with back-off, and only after the
- *           reserve could be made anew, so that marks always have theirs.
+ *   full    nothing can be stored. NEW is refused, MARK is tried with the reserve, alone where several do not fit, KEEP waits; a retry comes with back-off, and
+ *           only after the reserve could be made anew, so that marks always have theirs.
  *           When the reason is a damaged file, nothing is written to it, marks neither, until the whole of it was read and found good again.
  *   locked  another process has the lock. All wait; beyond the limit NEW and MARK are refused and KEEP still waits.
  */
@@ -58,6 +58,7 @@ struct writer {
     bool            stop;
     int64_t         stop_by;
     bool            full, damaged;
+    bool            singly;               /* marks did not fit together: each has a transaction of its own */
     int64_t         full_since, retry_at, retry_pause;
     int64_t         locked_since, locked_limit;
     uint64_t        prune_rows;
@@ -87,11 +88,11 @@ static void finish(struct writer *w, struct change *c, const struct err *why)
     TAILQ_INSERT_TAIL(&w->finished, c, entry);
 }
 
-/* Moves up to BATCH changes of the wanted kinds (bits) from the queue, in order. */
-static size_t take(struct writer *w, unsigned kinds)
+/* Moves up to `most` changes of the wanted kinds (bits) from the queue, in order. */
+static size_t take(struct writer *w, unsigned kinds, size_t most)
 {
     size_t n = 0;
-    for (struct change *c = TAILQ_FIRST(&w->queue), *next; c && n < BATCH; c = next) {
+    for (struct change *c = TAILQ_FIRST(&w->queue), *next; c && n < most; c = next) {
         next = TAILQ_NEXT(c, entry);
         if ((kinds >> c->kind & 1) == 0)
             continue;
@@ -182,7 +183,7 @@ static void became_well(struct writer *w)
 {
     if (w->full || w->locked_beyond)
         log_info("state: can be written again");
-    w->full = w->damaged = w->locked_beyond = false;
+    w->full = w->damaged = w->locked_beyond = w->singly = false;
     w->locked_since = w->full_since = w->retry_at = w->retry_pause = 0;
     w->state.why[0] = '\0';
 }
@@ -267,7 +268,7 @@ static enum outcome attempt(struct writer *w, bool reserve_first, struct err *e)
 static void turn_normal(struct writer *w)
 {
     struct err e = { 0 };
-    take(w, ALL);
+    take(w, ALL, BATCH);
     enum outcome o = attempt(w, false, &e);
     if (o == COMMITTED) {
         became_well(w);
@@ -293,12 +294,15 @@ static void turn_marks(struct writer *w)
     enum outcome o = attempt(w, true, &e);
     if (o == COMMITTED)
         return;
-    if (o == FULL) {
+    if (o == FULL && w->singly) {
         refuse_kinds(w, &w->batch, ALL, &e);
         return;
     }
     put_back(w);
-    still_locked(w, &e);
+    if (o == FULL)
+        w->singly = true;
+    else
+        still_locked(w, &e);
 }
 
 static void turn_retry(struct writer *w)
@@ -314,7 +318,7 @@ static void turn_retry(struct writer *w)
         became_full(w, &e);
         return;
     }
-    take(w, KEEPS);
+    take(w, KEEPS, BATCH);
     enum outcome o = attempt(w, false, &e);
     if (o == COMMITTED) {
         became_well(w);
@@ -330,7 +334,7 @@ static void turn_retry(struct writer *w)
 /* A mark waits for nothing; everything else for its time. */
 static void turn_full(struct writer *w)
 {
-    if (take(w, MARKS) > 0) {
+    if (take(w, MARKS, w->singly ? 1 : BATCH) > 0) {
         turn_marks(w);
         return;
     }

@@ -177,6 +177,14 @@ static bool mark_refused(struct rig *g)
     return g->refused[CHANGE_MARK] > 0;
 }
 
+static struct request *awaited;
+
+static bool is_answered(struct rig *g)
+{
+    (void)g;
+    return awaited->answered;
+}
+
 /* One flood and its ebb. */
 static void flood(struct rig *g)
 {
@@ -198,9 +206,9 @@ static void flood(struct rig *g)
     assert_int_equal(g->refused[CHANGE_KEEP], 0);
     assert_true(g->refused[CHANGE_NEW] > refused + 5);           /* new work is refused, with the reason */
     assert_false(writer_accepts_new(g->w));
-    struct request *new = rig_put(g, CHANGE_NEW, 1);
-    rig_pass(g, 0.1);
-    assert_true(new->answered && new->rc < 0);
+    struct request *new = awaited = rig_put(g, CHANGE_NEW, 1);
+    assert_true(rig_run(g, is_answered, 5));
+    assert_true(new->rc < 0);
     assert_non_null(strstr(new->text, "state folder"));
     free_disk();
     assert_true(rig_run(g, is_well, 15));                        /* without anybody's doing */
@@ -263,6 +271,31 @@ static void B33_marks_are_refused_only_when_the_reserve_is_full_too(void **state
     rig_audit(&g);
 }
 
+/* In one transaction they do not fit, alone most of them do. */
+static void B33_marks_that_come_together_are_refused_one_by_one(void **state)
+{
+    struct rig g;
+    char dir[100];
+    snprintf(dir, sizeof dir, "%s", in(*state, "state"));
+    rig_start(&g, dir);
+    rig_put(&g, CHANGE_KEEP, 1);
+    assert_true(rig_run(&g, rig_all_answered, 10));
+    fill_disk();
+    for (unsigned i = 0; i < 80; i++)
+        rig_put(&g, CHANGE_MARK, 100000);
+    assert_true(rig_run(&g, rig_all_answered, 60));
+    uint64_t taken = g.answered[CHANGE_MARK] - g.refused[CHANGE_MARK];
+    print_message("%" PRIu64 " of 80 marks of 100 kB went in\n", taken);
+    assert_true(taken >= 20 && taken < 80);
+    free_disk();
+    assert_true(rig_run(&g, is_well, 15));
+    rig_put(&g, CHANGE_NEW, 10);
+    assert_true(rig_run(&g, rig_all_answered, 10));
+    assert_int_equal(g.refused[CHANGE_NEW], 0);
+    assert_int_equal(rig_stop(&g, 5), 0);
+    rig_audit(&g);
+}
+
 static void B33_stopping_on_a_full_disk_is_bounded_and_counted(void **state)
 {
     struct rig g;
@@ -313,7 +346,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         T(the_reserve_lets_marks_in), T(it_starts_on_a_full_disk), T(a_first_start_without_room_says_so_and_leaves_nothing),
         T(a_backup_without_room_leaves_nothing), T(B33_full_disk_and_back_twice), T(B33_marks_are_refused_only_when_the_reserve_is_full_too),
-        T(B33_stopping_on_a_full_disk_is_bounded_and_counted),
+        T(B33_marks_that_come_together_are_refused_one_by_one), T(B33_stopping_on_a_full_disk_is_bounded_and_counted),
     };
     cmocka_set_test_filter(getenv("SLUICE_TEST_ONLY"));
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
