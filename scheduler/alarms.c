@@ -167,17 +167,17 @@ static void about_refusals(struct alarms *a)
 
 static void about_jobs(struct alarms *a, int pool)
 {
-    const char *why = NULL;
-    char text[500], *lease;
+    char text[500], why[160], *lease;
     uint64_t first = 0;
-    unsigned n = job_count_stuck(a->d, pool, &first, &why);
+    unsigned n = job_count_stuck(a->d, pool, &first, why);
 
     if (n == 0)
         return;
     lease = pool == POOL_ASYNC ? slurm_stuck_why(a->d) : NULL;
-    snprintf(text, sizeof(text), "%u job%s wait%s for nodes that pool %s does not have, job %llu first: %.100s%s%.200s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+    snprintf(text, sizeof(text), "%u job%s wait%s for nodes that pool %s does not have, job %llu first: %s%s%.200s", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
              pool_name[pool], (unsigned long long)first, why, lease == NULL ? "" : "; ", lease == NULL ? "" : lease);
     tell_about(a, "JobsStuck", "pool", pool_name[pool], text,
+               lease == NULL && strncmp(why, "TooLarge", 8) == 0 ? "give nodes there larger buffers (sluice shm set), move such nodes there, or cancel the job" :
                lease == NULL ? "move nodes there (sluice move LIST --to POOL), or cancel the job" : "sluice why JOB says what each lease waits for; nodes of pool online can be moved there only to be Slurm's, too", 0);
     free(lease);
 }

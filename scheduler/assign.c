@@ -210,7 +210,7 @@ static const char crowded[] = "Crowded";
 static const char *const bar_code[] = {
     [DISP_TAKES] = "Free", [DISP_BUILDING] = "ReadingFull", [DISP_HELD] = "PrefetchFull", [DISP_SMALL] = "TooLarge", [DISP_FULL] = "WaitingForBuffer",
 };
-static const char *const causes[] = { "WaitingForBuffer", "PrefetchFull", "ReadingFull", "Refused", "Cooldown", "TooLarge" };
+static const char *const causes[] = { "WaitingForBuffer", "PrefetchFull", "ReadingFull", "Refused", "Cooldown" };
 
 const char *assign_cause(const struct fnode *n, const struct tf *t, uint64_t bytes)
 {
@@ -252,10 +252,13 @@ static void assign_wait(struct tf *t, bool could)
     struct work *w = t->work;
     double pause = 0.05;
 
+    bool may = could || somebody_rests(t);
+
     w->why = flow_usable_nodes(w->flow, w->pool) == 0 ? "WaitingForNodes"
-           : !flow_has_class(w->flow, w->pool, w->classes) ? "WaitingForClass" : crowded;
+           : !flow_has_class(w->flow, w->pool, w->classes) ? "WaitingForClass"
+           : !may && t->n_avoid == 0 ? "TooLarge" : crowded;
     w->blocked = true;
-    if (could || t->n_avoid == 0 || somebody_rests(t))
+    if (may || t->n_avoid == 0)
         return;
     for (unsigned i = 0; i < t->refusals && pause < 2; i++)
         pause *= 2;

@@ -85,9 +85,9 @@ void run_fill_free(Sluice__Run **runs, size_t n);
 void job_fill(struct sluiced *d, bool all, uint64_t id, Sluice__Job ***jobs, size_t *n);
 void job_fill_free(Sluice__Job **jobs, size_t n);
 const char *run_name(struct sluiced *d, uint64_t id);      /* of an open run; "" when it has none */
-/* How many jobs are on that no node of the pool can take as things are; then the first of them and the code of why. */
+/* How many jobs are on that no node of the pool can take as things are; then the first of them and why: a code, with figures where they say what to do. */
 unsigned job_count_full(struct sluiced *d, uint64_t *first, const char **why);         /* that pause because their disk is full */
-unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why);
+unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, char why[160]);
 /* Tasks that wait or run, of jobs that may give out more to nodes of this class (NULL: any). first: the job that wants it most. */
 uint64_t job_wants_nodes(struct sluiced *d, const char *class, uint64_t *first);
 bool run_uses_pool(struct sluiced *d, int pool, unsigned *min_nodes, uint64_t *run);        /* a run is on: its minimum of nodes */

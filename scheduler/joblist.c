@@ -171,11 +171,28 @@ static bool is_stuck(const struct job *j)
 {
     const char *w = j->work.why;             /* before job_why, which looks at all nodes where some could take it */
 
-    return w != NULL && j->n[TASK_RUNNING] == 0 && (strcmp(w, "WaitingForNodes") == 0 || strcmp(w, "WaitingForClass") == 0) && job_why(j) == w;
+    static const char *const causes[] = { "WaitingForNodes", "WaitingForClass", "TooLarge" };
+
+    for (size_t i = 0; w != NULL && j->n[TASK_RUNNING] == 0 && i < ARRAY_LEN(causes); i++) {
+        if (strcmp(w, causes[i]) == 0)
+            return job_why(j) == w;
+    }
+    return false;
+}
+
+static void stuck_why(const struct job *j, char why[160])
+{
+    const struct tf *t = heap_top(&j->work.queue);
+    char need[32], have[32];
+
+    snprintf(why, 160, "%s", j->work.why);
+    if (strcmp(why, "TooLarge") == 0 && t != NULL)
+        snprintf(why, 160, "TooLarge, as TF %" PRIu64 " needs a buffer of %s and the largest of the pool has %s", t->id, str_size_text(t->bytes, need),
+                 str_size_text(flow_largest_buffer(j->work.flow, j->work.pool), have));
 }
 
 /* Work that no node of its pool can take as things are now. */
-unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
+unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, char why[160])
 {
     unsigned n = 0;
     struct job *j;
@@ -187,7 +204,7 @@ unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const cha
             continue;
         if (n++ == 0) {
             *first = j->work.id;
-            *why = j->work.why;
+            stuck_why(j, why);
         }
     }
     return n;

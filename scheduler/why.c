@@ -88,7 +88,6 @@ static const struct { const char *code, *text; } said[] = {
     { "WaitingForBuffer", "its buffer is full" },
     { "PrefetchFull",     "it has as many TFs of jobs as it may read ahead" },
     { "ReadingFull",      "it reads as many TFs at a time as it may (building_limit)" },
-    { "TooLarge",         "its buffer is smaller than the TF" },
     { "OtherClass",       "it is not of a class that the job allows" },
     { "BackendUnavailable", "devices of its class cannot have a backend that is asked for" },
     { "Refused",          "it refused this TF, or failed at it: others are asked first" },
@@ -141,14 +140,16 @@ static void lease_add(Sluice__Why *m, const struct node *n)
 static void nodes_count(Sluice__Why *m, struct work *w, const struct tf *t, uint64_t bytes)
 {
     unsigned others = 0;
+    char large[120], size[32];
 
+    snprintf(large, sizeof(large), "its buffer is smaller than the TF, which has %s (sluice shm, sluice shm set)", str_size_text(bytes, size));
     for (struct fnode *n = w->flow->nodes; n; n = n->hh.next) {
         if (n->node->pool != w->pool) {
             others++;
             continue;
         }
         const char *code = node_cause(n, w, t, bytes);
-        line_count(m, code, sentence(code), n->node);
+        line_count(m, code, strcmp(code, "TooLarge") == 0 ? large : sentence(code), n->node);
         if (strcmp(code, "NoLease") == 0)
             lease_add(m, n->node);
     }

@@ -226,6 +226,24 @@ shm_dir() { cat "$1/shm-dir"; }
   [[ $output != *JobsStuck* ]]
 }
 
+@test "a job whose TFs no buffer can hold: an alarm says what is needed and what is there; it runs when a buffer has become large enough" {
+  farm_up --nodes mi50:1,mi100:1 --nominal mi100=50
+  sluice move mi100-001 --to async --wait --timeout 20s
+  sluice shm set mi100-001 1M
+  id=$(sluice submit "$(samples)" --workflow none)
+  wait_until 10 eval 'sluice status | grep -F JobsStuck'
+  run sluice status
+  echo "$output"
+  size=$(sluice tf info "$(samples)" --json | jq -r '.tfs[0].size * 10 / 1048576 | floor / 10')
+  [[ $output == *"job $id first: TooLarge, as TF 0 needs a buffer of $size MiB and the largest of the pool has 1M"*"sluice shm set"* ]]
+  run sluice why "$id"
+  [[ $output == *"TooLarge"*"smaller than the TF, which has $size MiB"* ]]
+  sluice shm set mi100-001 64M
+  sluice wait job "$id" --timeout 60s
+  run sluice status
+  [[ $output != *JobsStuck* ]]
+}
+
 @test "wait outlives a restart of sluiced" {
   farm_up --nodes mi50:1,mi100:1 --nominal mi100=400
   sluice move mi100-001 --to async --wait --timeout 20s

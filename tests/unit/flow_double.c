@@ -90,7 +90,7 @@ WEAK unsigned job_count_full(struct sluiced *d, uint64_t *first, const char **wh
     return 0;
 }
 
-WEAK unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, const char **why)
+WEAK unsigned job_count_stuck(struct sluiced *d, int pool, uint64_t *first, char why[160])
 {
     (void)d;
     (void)pool;
