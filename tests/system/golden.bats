@@ -28,7 +28,7 @@ golden() {
   local name=$1 file=$SLUICE_SRCDIR/tests/golden/$1.json
   shift
   "$@" --json >"$FARM/$name.json" || [[ $? -eq 8 ]]
-  [[ $1 == fake || $2 == hostlist ]] || numbered "$FARM/$name.json"
+  [[ $1 == fake || $2 == hostlist || "$2 $3" == "shm clean" ]] || numbered "$FARM/$name.json"
   if [[ ${SLUICE_GOLDEN:-} == write ]]; then
     jq -S "$SHAPE"' (.schema | tojson) as $s | shape | .schema = ($s | fromjson)' "$FARM/$name.json" >"$file"
     return
@@ -44,7 +44,14 @@ golden() {
   farm_up --nodes mi50:3 --nominal mi50=20 >/dev/null
   serial=$(sluice nodes --json | jq -r '.nodes[0].devices[0].serial')
   sluice run start --workflow none --name shapes >"$FARM/run"
-  sluice replay "$(sample 2)" --run "$(cat "$FARM/run")" --loop 4 >/dev/null
+  golden replay sluice replay "$(sample 2)" --run "$(cat "$FARM/run")" --loop 4
+  crash_is_there() { kill -KILL "$(sluice nodes --json | jq '.nodes[2].devices[0].pid')"; sluice crash list --json | jq -e '.crashes | length > 0'; }
+  sluice replay "$(sample 2)" --workflow cluster --loop 100000 --name crashing >/dev/null 2>&1 3>&- &
+  STARTED+=($!)
+  wait_until 30 crash_is_there
+  golden crashes sluice crash list
+  sluice run stop "$(sluice runs --json | jq '.runs[] | select(.name == "crashing") | .id')" --data-timeout 1s >/dev/null
+  [ "$(sluice watch --from 1 --jsonl | head -n 1 | jq -c 'keys')" = '["after","before","node","reason","seq","time","what","who"]' ]
   golden results sluice mark mi50-001 "ECC errors" --class hw --until now+1h
   sluice mark mi50-001 "its fan" --gpu "$serial" --class hw >/dev/null
   sluice move mi50-002 --to async --when now+1h --deadline now+2h >/dev/null
@@ -65,10 +72,11 @@ golden() {
   sluice move --cancel 1 >/dev/null
   sluice move mi50-002 --to async --wait --timeout 20s >/dev/null
   sluice submit "$(sample 2)" --workflow none >"$FARM/job"
-  sluice wait job "$(cat "$FARM/job")" --timeout 30s
+  golden waits sluice wait job "$(cat "$FARM/job")" --timeout 30s
   golden jobs sluice jobs --all
   golden job-tfs sluice job tfs "$(cat "$FARM/job")"
   golden shm sluice shm
+  golden buffers sluice shm clean --dry-run --dir "$(cat "$FARM/farm/shm-dir")"
   golden check sluice check
   golden why sluice why mi50-001
   golden why-job sluice why "$(cat "$FARM/job")"
