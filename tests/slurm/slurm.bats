@@ -84,13 +84,13 @@ job_reason() { sl squeue -h -j "$1" -o %r; }
   wait_until 10 has_res n4
   run has_res n5; [ "$status" -ne 0 ]
   witness=$(sl sbatch --parsable -w n9 -o /dev/null --wrap 'sleep 600')
-  sl sbatch --array=1-2000 --requeue -o /dev/null --chdir=/ --wrap 'sleep 0.3' >/dev/null
+  sl sbatch --array=1-"$(scaled 2000)" --requeue -o /dev/null --chdir=/ --wrap 'sleep 0.3' >/dev/null
   run_start --sources 1
   source_start --count 1 --hold --rate 40 --size 100000 --tfs 1000000
   wait_until 10 is '.runs[0].done > 5' true sluice run show "$RUN"
   wait_until 10 job_is "$witness" RUNNING
   ours=(n1 n2 n3 n4) theirs=(n5 n6 n7 n8)
-  for ((i = 0; i < 20; i++)); do
+  for ((i = 0; i < $(scaled 20); i++)); do           # in soak each node goes to and fro 20 times and more
     a=${ours[0]} b=${theirs[0]}
     sluice move "$b" --to online --when now --wait --timeout 20s >/dev/null || { sluice moves; false; }
     sluice move "$a" --to async --wait --timeout 20s >/dev/null || { sluice moves; false; }
@@ -110,6 +110,7 @@ job_reason() { sl squeue -h -j "$1" -o %r; }
   [[ $(sl scontrol show job "$witness") == *"Restarts=0"* ]]
   sluice run stop "$RUN" --data-timeout 20s >/dev/null
   t=$(sluice run show "$RUN" --json)
+  jq -r --arg moves "$((2 * i))" '.runs[0] | "\($moves) moves meanwhile; TFs announced \(.announced), done \(.done), lost \(.lost), failed \(.failed)"' <<<"$t"
   [ "$(jq '.runs[0].done' <<<"$t")" -gt 50 ]
   jq -e '.runs[0] | .announced == .done and .lost == 0 and .failed == 0 and .in_flight == 0' <<<"$t"
   sluice check >/dev/null
@@ -441,12 +442,12 @@ helpers_kill() { local p; for p in /proc/[0-9]*; do [[ $(awk '{print $4}' "$p/st
     [[ $(says n2) == drained ]] && node_is n5 'marks[0].reason' "admin: bad" && node_is n1 'slurm.reserved' true
   }
   ours() { for n in n1 n2 n3; do wait_until 20 has_res $n; done; }
+  sl scontrol update nodename=n5 state=drain reason="admin: bad"          # first: slurmctld saves some seconds after its answer
   ours
   sluice move n4 --to async --wait --timeout 20s >/dev/null
   sluice mark n2 "our own" >/dev/null
-  sl scontrol update nodename=n5 state=drain reason="admin: bad"
   wait_until 20 agree
-  wait_until 10 grep -aq "admin: bad" "$LABDIR/state/node_state"         # slurmctld saves after its answer
+  wait_until 10 grep -aq "admin: bad" "$LABDIR/state/node_state"
   # killed right after its answer: what it had not saved is said again
   sluice mark n1 "short" >/dev/null; wait_until 10 says_is n1 drained
   lab down -9 ctld
@@ -704,7 +705,9 @@ foreign_gone() {
   done
   wait_until 30 no_leases
   sluice run stop "$RUN" --data-timeout 20s >/dev/null
-  sluice run show "$RUN" --json | jq -e '.runs[0] | .announced == .done and .lost == 0 and .failed == 0 and .in_flight == 0'
+  sluice run show "$RUN" --json >"$FARM/run"
+  jq -r --arg late "$(metric sluice_loop_stalled_seconds_max)" --arg jobs "${#JOBS[@]}" '.runs[0] | "TFs announced \(.announced), done \(.done), lost \(.lost), failed \(.failed); \($jobs) jobs of 40 each; the loop was late by \($late) s at most"' "$FARM/run"
+  jq -e '.runs[0] | .announced == .done and .lost == 0 and .failed == 0 and .in_flight == 0' "$FARM/run"
   sluice check >/dev/null
   [[ $(metric sluice_loop_stalled_seconds_max) < 1 ]]
 }
