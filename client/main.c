@@ -95,7 +95,7 @@ const struct command commands[] = {
            { "dry-run", 0, NULL, "change nothing" }) },
     { "move",  cmd_move,  NEEDS_SLUICED | SHOWS | TAKES_LIST, 0, 1, "LIST", "moves nodes to another pool",
       ROWS({ "to", 0, "POOL", "online or async" },
-           { "when", 0, "WORD|TIME", "drained (default), now, or a time" },
+           { "when", 0, "WORD|TIME", "drained (default), now (also of a move that waits), or a time" },
            { "deadline", 0, "TIME|DURATION", "what still runs there then is taken back" },
            { "keep-going", 0, NULL, "those that can, with a line a node" },
            { "wait", 0, NULL, "until it is done" },

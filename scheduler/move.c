@@ -357,7 +357,26 @@ int move_refuse(const struct node *n, struct err *e)
                    (unsigned long long)m->id, m->requested_by, (unsigned long long)m->id);
 }
 
-/* 1: is to move, 0: is there already, -1: cannot. */
+/* Whoever asks for "now" while a move to the same pool waits for the node to empty does not want to wait any longer. */
+static bool may_hurry(const struct wish *w, const struct move *m)
+{
+    return w->now && m->to == w->to && m->state == MOVE_DRAINING && !m->writing && strcmp(m->when, "now") != 0;
+}
+
+enum { JUDGED_TWICE = -2, JUDGED_NO = -1, JUDGED_THERE, JUDGED_MOVES, JUDGED_HURRIES };
+
+/* A node that has an open move. */
+static int judge_again(const struct wish *w, const struct node *n, struct err *e)
+{
+    struct wish now = *w;
+
+    if (may_hurry(w, n->move))
+        return JUDGED_HURRIES;
+    move_refuse(n, e);
+    now.now = true;
+    return may_hurry(&now, n->move) ? err_set(e, ERR_STATE, "%s, the same with --when now ends its waiting", e->text) : JUDGED_NO;
+}
+
 static int wish_check(struct wish *w, struct sluiced *d, const char *name, struct node **out, struct err *e)
 {
     struct node *n = farm_node(d->farm, name);
@@ -368,14 +387,14 @@ static int wish_check(struct wish *w, struct sluiced *d, const char *name, struc
     if (!n->added || n->retiring)
         return err_set(e, ERR_STATE, "node %s: is not added to the farm", n->name);
     if (n->move != NULL)
-        return move_refuse(n, e);
+        return judge_again(w, n, e);
     if (n->pool == w->to)
-        return 0;
+        return JUDGED_THERE;
     if (!w->timed && pool_spare_one(&w->spare, n, e) < 0) {
         w->word = "PoolMinimum";
         return err_prefix(e, "node %s", n->name);
     }
-    return 1;
+    return JUDGED_MOVES;
 }
 
 static struct move *move_make(struct change *c, const struct wish *w, struct node *n)
@@ -400,11 +419,12 @@ static struct move *move_make(struct change *c, const struct wish *w, struct nod
     return m;
 }
 
-struct batch { struct moves *all; unsigned n; struct move **moves; };
+struct batch { unsigned n, n_hurried; struct move **moves, **hurried; };
 
 static void batch_free(struct batch *b)
 {
     free(b->moves);
+    free(b->hurried);
     free(b);
 }
 
@@ -439,6 +459,14 @@ static void asked_written(struct change *c, void *arg, int rc, const struct err 
             m->state = MOVE_DRAINING;
         node_changed(n);                 /* steps it, too */
     }
+    for (unsigned i = 0; i < b->n_hurried; i++) {
+        struct move *m = b->hurried[i];
+
+        m->writing = false;
+        if (rc == 0)
+            snprintf(m->when, sizeof(m->when), "now");
+        node_changed(m->node);
+    }
     batch_free(b);
 }
 
@@ -460,7 +488,25 @@ static void move_ask(struct change *c, struct batch *b, const struct wish *w, st
     change_result(c, n->name, ERR_NONE, m->id, "move %llu from %s to %s: %s", (unsigned long long)m->id, pool_name[n->pool], pool_name[w->to], m->when);
 }
 
-/* Every name is judged before anything is changed. rc[i] as wish_check says, -2: named before. -1: all or nothing, and one cannot. */
+/* The move that is there goes on, under its number. */
+static void move_hurry(struct change *c, struct batch *b, const struct wish *w, struct node *n)
+{
+    struct move *m = n->move;
+    struct row_move row = move_row(m, m->state, m->text);
+
+    change_result(c, n->name, ERR_NONE, w->q->dry_run ? 0 : m->id, "%smove %llu from %s to %s: now, it waited", w->q->dry_run ? "would change " : "", (unsigned long long)m->id,
+                  pool_name[n->pool], pool_name[w->to]);
+    if (w->q->dry_run)
+        return;
+    m->writing = true;
+    b->hurried = mem_grow(b->hurried, b->n_hurried + 1, sizeof(*b->hurried));
+    b->hurried[b->n_hurried++] = m;
+    row.when = "now";
+    change_move(c, &row);
+    change_event(c, n->name, "move asked for", pool_name[n->pool], pool_name[w->to], "now");
+}
+
+/* Every name is judged before anything is changed. rc[i] as wish_check says, or named before. -1: all or nothing, and one cannot. */
 static int judge_all(struct wish *w, struct sluiced *d, struct node **nodes, int *rc, struct err *errs, struct err *e)
 {
     struct hostlist *seen;
@@ -470,9 +516,9 @@ static int judge_all(struct wish *w, struct sluiced *d, struct node **nodes, int
         return -1;
     seen = hostlist_create();
     for (size_t i = 0; r == 0 && i < w->q->n_names; i++) {
-        rc[i] = hostlist_has(seen, w->q->names[i]) ? -2 : wish_check(w, d, w->q->names[i], &nodes[i], &errs[i]);
+        rc[i] = hostlist_has(seen, w->q->names[i]) ? JUDGED_TWICE : wish_check(w, d, w->q->names[i], &nodes[i], &errs[i]);
         hostlist_add(seen, w->q->names[i], NULL);
-        if (rc[i] == -1 && !w->q->keep_going) {
+        if (rc[i] == JUDGED_NO && !w->q->keep_going) {
             *e = errs[i];
             r = -1;
         }
@@ -484,11 +530,13 @@ static int judge_all(struct wish *w, struct sluiced *d, struct node **nodes, int
 static void ask_all(struct change *c, struct batch *b, struct wish *w, struct node **nodes, const int *rc, const struct err *errs)
 {
     for (size_t i = 0; i < w->q->n_names; i++) {
-        if (rc[i] == 1)
+        if (rc[i] == JUDGED_MOVES)
             move_ask(c, b, w, nodes[i]);
-        else if (rc[i] == 0)
+        else if (rc[i] == JUDGED_HURRIES)
+            move_hurry(c, b, w, nodes[i]);
+        else if (rc[i] == JUDGED_THERE)
             change_result(c, w->q->names[i], ERR_NONE, 0, "is in %s already", pool_name[w->to]);
-        else if (rc[i] == -1)
+        else if (rc[i] == JUDGED_NO)
             change_result(c, w->q->names[i], errs[i].code, 0, "%s", errs[i].text);
     }
 }

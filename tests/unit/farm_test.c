@@ -630,6 +630,46 @@ static void now_takes_back_what_runs(void **state)
     peer_close(p);
 }
 
+/* Whoever does not want to wait any longer says so: the move that is there goes on, under its number, also over a restart. */
+static void a_move_that_waits_is_made_one_of_now(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *w = simple_worker(f, "n1"), *p = person(f);
+    struct node *n = farm_node(f->d.farm, "n1");
+    uint64_t id;
+
+    n->n_tfs = 2;
+    assert_int_equal(ask_move(p, "n1", "async", NULL), 0);
+    id = ((const Sluice__Changed *)p->answer)->results[0]->id;
+    fx_turn(f, 0.4);
+    assert_int_equal(flow_double.evicted, 0);
+    assert_int_equal(ask_move(p, "n1", "async", NULL), ERR_STATE);
+    assert_non_null(strstr(answer_text(p), "ends that, the same with --when now ends its waiting"));
+    assert_int_equal(ask_move(p, "n1", "online", "now"), ERR_STATE);
+    assert_int_equal(flow_double.evicted, 0);
+    assert_int_equal(ask_move(p, "n1", "async", "now"), 0);
+    assert_int_equal(((const Sluice__Changed *)p->answer)->results[0]->id, id);
+    assert_non_null(strstr(((const Sluice__Changed *)p->answer)->results[0]->text, "from online to async: now, it waited"));
+    fx_turn(f, 0.4);
+    assert_int_equal(flow_double.evicted, 1);
+    assert_int_equal(moves_open(f->d.moves), 1);
+    assert_string_equal(ask_node(p, "n1")->move->when, "now");
+    assert_int_equal(ask_move(p, "n1", "async", "now"), ERR_STATE);      /* it is already */
+    assert_null(strstr(answer_text(p), "--when now"));
+    peer_close(w);
+    peer_close(p);
+    n->n_tfs = 0;
+    fx_stop(f);
+    flow_double.evicted = 0;
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    n = farm_node(f->d.farm, "n1");
+    assert_true(fx_until(f, is_async, n));
+    peer_close(w);
+    peer_close(p);
+}
+
 static void move_is_cancelled_and_waited_for(void **state)
 {
     struct fixture *f = *state;
@@ -916,6 +956,7 @@ int main(void)
         CASE(idle_node_moves_at_once),
         CASE(busy_node_drains_first),
         CASE(now_takes_back_what_runs),
+        CASE(a_move_that_waits_is_made_one_of_now),
         CASE(move_is_cancelled_and_waited_for),
         CASE(pool_does_not_fall_below_what_a_run_wants),
         CASE(move_names_the_bad_name_and_changes_nothing),
