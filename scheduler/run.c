@@ -219,16 +219,43 @@ static bool is_failure(const struct run *r)
     return r->done == 0 && r->failed > 0;
 }
 
+static void put_before(struct run *r, char *text)
+{
+    char *before = r->text;
+
+    r->text = before == NULL ? text : mem_printf("%s; %s", text, before);
+    if (before != NULL) {
+        free(before);
+        free(text);
+    }
+}
+
+/* What such a source would still have sent nobody knows: the counts do not show that the run is not whole. */
+static void tell_of_cut_streams(struct run *r)
+{
+    const struct source *first = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < r->n_sources && !r->restored; i++) {        /* of a former start it is not known which had ended */
+        const struct source *s = &r->source[i];
+
+        if (s->session == NULL && s->gone_since > 0 && !s->ended) {
+            first = first == NULL ? s : first;
+            n++;
+        }
+    }
+    if (n > 0)
+        put_before(r, mem_printf("cut short: %u of %u sources, %.60s first, went before the end of their stream", n, r->n_sources, first->name));
+}
+
 static void run_over(struct run *r)
 {
     struct work *w = &r->work;
 
     source_flush(r->runs);
-    if (w->records > 0) {
-        char *before = r->text;
-        r->text = mem_printf("%u accepted results are not yet published: their workers are away%s%s", w->records, before ? "; " : "", before ? before : "");
-        free(before);
-    }
+    if (w->records > 0)
+        put_before(r, mem_printf("%u accepted results are not yet published: their workers are away", w->records));
+    tell_of_cut_streams(r);
     run_set_state(r, is_failure(r) ? SLUICE__RUN_STATE__RUN_ERROR : SLUICE__RUN_STATE__RUN_DONE);
     r->ended = clock_wall_ns();
     assign_close(w);
@@ -347,13 +374,10 @@ static void stop_tick(struct run *r, double now)
 
 static void take_reason(struct run *r, const char *reason)
 {
-    char *before = r->text;
-
     if (reason == NULL || reason[0] == '\0')
         return;
     r->stop_reason = mem_strdup(reason);
-    r->text = mem_printf("stopped: %s%s%s", reason, before ? "; " : "", before ? before : "");
-    free(before);
+    put_before(r, mem_printf("stopped: %s", reason));
 }
 
 void run_stop(struct session *s, uint32_t id, const void *m)

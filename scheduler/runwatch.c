@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "clock.h"
 #include "mem.h"
 
 #define FAILED_SHOWN 600.0       /* s after a failed TF that it stays an alarm */
+#define MISSING_AFTER 10.0       /* s that sources have to come before it is one that they do not */
 
 /* ---- as others see the pool ---------------------------------------------------------------- */
 
@@ -100,13 +102,29 @@ static void alarm_sources(const struct run *r, double now, alarm_fn fn, void *ar
     fn(arg, &(struct alarm){ .word = "SourceGone", .about = run_about(r, about), .text = text, .advice = "start it again, or stop the run", .since_s = now - first->gone_since });
 }
 
+/* A run begins when all its sources are there, so that one that was never started keeps the others waiting. */
+static void alarm_missing(const struct run *r, alarm_fn fn, void *arg)
+{
+    double age = (double)(clock_wall_ns() - r->started) / 1e9;
+    unsigned missing = 0;
+    char text[160], about[32];
+
+    for (unsigned i = 0; i < r->n_sources; i++)
+        missing += r->source[i].generation == 0 && r->source[i].gone_since == 0;
+    if (missing == 0 || age < MISSING_AFTER)
+        return;
+    snprintf(text, sizeof(text), "run %" PRIu64 " waits for sources: %u of %u have not come yet", r->work.id, missing, r->n_sources);
+    fn(arg, &(struct alarm){ .word = "SourceMissing", .about = run_about(r, about), .text = text, .since_s = age - MISSING_AFTER,
+                             .advice = "start what is missing, or stop the run (sluice run stop ID)" });
+}
+
 static void alarm_failed(const struct run *r, double now, alarm_fn fn, void *arg)
 {
     if (r->failed_at == 0 || now - r->failed_at > FAILED_SHOWN)
         return;
     char *text = mem_printf("run %" PRIu64 ": %" PRIu64 " TFs failed; %s", r->work.id, r->failed, r->text), about[32];
     fn(arg, &(struct alarm){ .word = "TfsFailed", .about = run_about(r, about), .text = text, .since_s = now - r->failed_at,
-                             .advice = "put right what the text names; `sluice run tfs ID --settled` lists them all" });
+                             .advice = "put right what the text names; `sluice run tfs ID --settled` lists them all; this goes away 10 minutes after the last" });
     free(text);
 }
 
@@ -128,6 +146,7 @@ void run_alarms(struct runs *runs, alarm_fn fn, void *arg)
                                      .advice = "see why nodes of the pool are not usable (sluice nodes -p POOL); put that right, clear marks, or move nodes there" });
         }
         alarm_sources(r, now, fn, arg);
+        alarm_missing(r, fn, arg);
         alarm_failed(r, now, fn, arg);
     }
     TAILQ_FOREACH(r, &runs->over, entry)

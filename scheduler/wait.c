@@ -13,6 +13,7 @@
 #include "mem.h"
 #include "move.h"
 #include "run.h"
+#include "str.h"
 
 struct wait_ask { struct session_ref ref; bool is_job; uint64_t id; double until; struct wait_ask *next; };
 
@@ -41,10 +42,11 @@ static void answer_unknown(struct session_ref ref, const Sluice__Wait *x)
 static void answer_run(struct session_ref ref, const struct run *r)
 {
     uint64_t bad = r->failed + r->lost + tally_sum(r->dropped);
-    char text[200];
+    char text[500];
 
-    snprintf(text, sizeof(text), "run %" PRIu64 ": %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " dropped, %" PRIu64 " lost", r->work.id, r->done, r->failed,
-             tally_sum(r->dropped), r->lost);
+    snprintf(text, sizeof(text), "run %" PRIu64 ": %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " dropped, %" PRIu64 " lost%s%.300s", r->work.id, r->done, r->failed,
+             tally_sum(r->dropped), r->lost, r->text == NULL ? "" : "; ", r->text == NULL ? "" : r->text);
+    str_mend(text, strlen(text));
     answer(ref, r->state == SLUICE__RUN_STATE__RUN_ERROR ? ERR_FAILED : bad ? ERR_SOME_FAILED : ERR_NONE, text);
 }
 

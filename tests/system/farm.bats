@@ -208,6 +208,22 @@ shm_dir() { cat "$1/shm-dir"; }
   [ "$rc" -eq 1 ]
   grep -q 'sluice-source was ended by signal 9' "$FARM/replay.out"
   is '.runs[0] | [.state, .in_flight] | join(" ")' 'done 0' sluice run show 1
+  is '.runs[0].text | test("cut short: 1 of 1 sources, .* went before the end of their stream")' true sluice run show 1
+  run sluice wait run 1
+  [[ $output == *"cut short: 1 of 1 sources"* ]]
+}
+
+@test "a run that waits for a source that nobody started: an alarm says so; stopped in order it is not called cut short" {
+  farm_up --nodes mi50:1 --nominal mi50=50
+  id=$(sluice run start --sources 2)
+  sluice replay "$(sample 2)" --run "$id" >"$FARM/replay.out" 2>&1 &
+  replay=$!
+  wait_until 30 eval 'sluice status | grep -F "alarm SourceMissing: run '"$id"' waits for sources: 1 of 2 have not come yet"'
+  sluice run stop "$id"
+  wait "$replay" || true
+  run sluice status
+  [[ $output != *SourceMissing* ]]
+  is '.runs[0].text' null sluice run show "$id"
 }
 
 @test "a job that no node can take: its wait, status and an alarm say so; it runs when one comes" {
