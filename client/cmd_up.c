@@ -264,10 +264,18 @@ static int start_workers(struct farm *f, const struct conf *c, const struct host
 
 /* --- waiting -------------------------------------------------------------------------------- */
 
-/* A node that people took out is as usable as it will get. */
+static bool has_why(const Sluice__Node *n, const char *code)
+{
+    for (size_t i = 0; i < n->n_why; i++)
+        if (strcmp(n->why[i], code) == 0)
+            return true;
+    return false;
+}
+
+/* A node that people took out is as usable as it will get; one that gets another size will be usable. */
 static bool settled(const Sluice__Node *n)
 {
-    return n->usable || (n->has_state && (n->state == SLUICE__NODE_STATE__BAD || n->state == SLUICE__NODE_STATE__MOVING));
+    return n->usable || (n->has_state && n->state == SLUICE__NODE_STATE__BAD) || has_why(n, "Moving");
 }
 
 /* Which node is not there yet; NULL when all are. why gets its reasons. */

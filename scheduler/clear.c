@@ -170,6 +170,23 @@ static struct node **cleared_nodes(struct session *s, const Sluice__ClearMarks *
     return err_null(e, ERR_NOT_FOUND, "mark %llu: there is no open mark of that number", (unsigned long long)q->id);
 }
 
+/* The answer when some nodes stop a list: which ones, and why the first does. */
+static int stopped(struct node *const *nodes, size_t n, const int *rc, size_t stopping, struct err *e)
+{
+    struct hostlist *names = hostlist_create();
+    struct err ignored;
+
+    for (size_t i = 0; i < n; i++) {
+        if (rc[i] < 0)
+            hostlist_add(names, nodes[i]->name, &ignored);
+    }
+    char *list = hostlist_fold(names);
+    err_prefix(e, "%.100s: %zu of %zu nodes stop this, nothing is cleared (--dry-run says why of each); the first", list, stopping, n);
+    free(list);
+    hostlist_destroy(names);
+    return -1;
+}
+
 /* Every node is looked at before anything goes: rc and errs as check_clear says. -1: e is the answer, with the first that stops the list and how many do. A
  * dry run goes on, and shows them all. */
 static int check_all(struct clearing *k, struct node *const *nodes, size_t n, int *rc, struct err *errs, struct err *e)
@@ -192,7 +209,7 @@ static int check_all(struct clearing *k, struct node *const *nodes, size_t n, in
     k->word = word;
     if (stopping > 0 && !k->q->dry_run) {
         *e = errs[first];
-        return stopping == 1 ? -1 : err_prefix(e, "%zu of %zu nodes stop this, nothing is cleared", stopping, n);
+        return n == 1 ? -1 : stopped(nodes, n, rc, stopping, e);
     }
     if (going == 0 && stopping == 0 && k->q->id != 0) {      /* a mark was named, and is not there */
         *e = errs[0];

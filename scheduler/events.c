@@ -140,12 +140,15 @@ static int load_one(void *arg, const struct row_event *r)
 struct history *history_create(struct sluiced *d, struct db *db, struct err *e)
 {
     struct history *h = mem_zalloc(sizeof(*h));
+    struct row_ids ids = { 0 };
 
     h->d = d;
-    if (rows_load_events(db, NULL, 0, HISTORY_KEPT, load_one, h, e) == 0)
-        return h;
-    history_destroy(h);
-    return NULL;
+    if (rows_load_events(db, NULL, 0, HISTORY_KEPT, load_one, h, e) < 0 || rows_load_ids(db, &ids, e) < 0) {
+        history_destroy(h);
+        return NULL;
+    }
+    h->seq = ids.event > h->seq ? ids.event : h->seq;        /* a restored state goes on behind what was given out before */
+    return h;
 }
 
 void history_destroy(struct history *h)

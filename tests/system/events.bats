@@ -156,7 +156,11 @@ lines() {
   [ "$(grep -c '^<' "$FARM/differences")" -eq 0 ] || { cat "$FARM/differences"; false; }
   ! grep -v '"kind":"event"' "$FARM/differences"
   sluice check
+  # who watched goes on behind what it saw
+  sluice watch --from $((newer + 1)) --jsonl >"$FARM/watcher.out" 2>&1 3>&- &
+  STARTED+=($!)
   # numbers that were given out before the restore never come again
   sluice mark n5 "after the restore"
   sluice node history n5 --jsonl | tail -n 1 | jq -e --argjson newer "$newer" '.reason == "after the restore" and .seq > $newer'
+  wait_until 10 grep -q '"after the restore"' "$FARM/watcher.out"
 }

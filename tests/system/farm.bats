@@ -260,6 +260,16 @@ shm_dir() { cat "$1/shm-dir"; }
   [[ $output != *JobsStuck* ]]
 }
 
+@test "up waits for buffers that were given another size than their class's" {
+  farm_up --nodes mi50:4
+  sluice shm set 'mi50-[001-004]' 80M
+  for i in 1 2 3; do
+    sluice down --dir "$FARM/farm"
+    farm_up
+    is '[.nodes[] | select(.usable)] | length' 4 sluice nodes
+  done
+}
+
 @test "wait outlives a restart of sluiced" {
   farm_up --nodes mi50:1,mi100:1 --nominal mi100=400
   sluice move mi100-001 --to async --wait --timeout 20s

@@ -69,7 +69,7 @@ static void clearing_a_list_says_per_node_what_goes_and_stops_at_others(void **s
     assert_null(ask_clear_list(p, names, 4, false, false, false));        /* n3 and n4 stop it: nothing goes */
     assert_int_equal(answer_code(p), ERR_STATE);
     assert_string_equal(answer_word(p), "OtherOwner");
-    assert_non_null(strstr(answer_text(p), "2 of 4 nodes stop this"));
+    assert_non_null(strstr(answer_text(p), "n[3-4]: 2 of 4 nodes stop this"));
     assert_non_null(strstr(answer_text(p), "node n3"));
     assert_non_null(strstr(answer_text(p), "somebody-else"));
     assert_int_equal(marks_open(f->d.marks), 6);
