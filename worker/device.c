@@ -241,7 +241,7 @@ static void rest(struct device *d)
         return;
     if (d->all->parking == SLUICE__PARKING__DEVICES_LENT)
         d->unclean = false;
-    else if (!memory_is_free(d))
+    else if (!memory_is_free(d) && !device_is_missing(d))
         return;
     if (!d->parked)
         log_info("device %s: parked", d->serial);

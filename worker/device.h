@@ -48,6 +48,6 @@ uint64_t devices_park_order(const struct devices *d);        /* the newest that 
 unsigned devices_count(const struct devices *d);
 unsigned devices_usable(const struct devices *d);            /* work, or come back by themselves soon */
 /* For Register and Report. Texts belong to the device until the next call; fill with the address of n messages. */
-void devices_fill(struct devices *d, Sluice__Device *out, int32_t *nice);
+unsigned devices_fill(struct devices *d, Sluice__Device *out, int32_t *nice);      /* returns how many: at most devices_count */
 
 #endif

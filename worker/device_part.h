@@ -69,6 +69,7 @@ struct devices {
 
 void device_post(struct device *d, enum device_event event);
 bool device_is_broken(const struct device *d);
+bool device_is_missing(const struct device *d);   /* the driver does not have it any more, and no process of ours is on it */
 /* The TF that is on the device, taken off it; or NULL. */
 struct held *device_take_off(struct device *d);
 /* Ends the process; the TF on it fails with this word once it is gone. */

@@ -79,33 +79,51 @@ static void fill_nice(struct device *d, Sluice__Device *m, int actual)
     m->nice_for = d->nice_for;
 }
 
-void devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
+static void fill_device(struct device *d, Sluice__Device *m, int32_t *nice)
 {
-    for (unsigned i = 0; i < all->n; i++) {
-        struct device *d = &all->device[i];
-        Sluice__Device *m = &out[i];
+    sluice__device__init(m);
+    m->serial = (char *)d->serial;
+    m->class_ = (char *)d->class;
+    m->arch = d->arch[0] ? (char *)d->arch : NULL;
+    m->has_emulated = m->has_state = m->has_restarts = m->has_stalls = 1;
+    m->emulated = d->emulated;
+    m->state = shown(d);
+    m->restarts = d->restarts;
+    m->stalls = d->stalls;
+    m->has_memory = d->memory > 0;
+    m->memory = d->memory;
+    m->has_nominal = d->nominal > 0;
+    m->nominal = d->nominal;
+    m->has_seconds_per_tf = d->seconds_per_tf > 0;
+    m->seconds_per_tf = d->seconds_per_tf;
+    m->why = d->why[0] && device_is_broken(d) ? (char *)d->why : NULL;
+    fill_memory(d, m);
+    fill_place(d, m);
+    m->has_pid = d->child != NULL;
+    m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
+    *nice = d->child ? child_nice(d->child) : 0;
+    fill_nice(d, m, *nice);
+}
 
-        sluice__device__init(m);
-        m->serial = (char *)d->serial;
-        m->class_ = (char *)d->class;
-        m->arch = d->arch[0] ? (char *)d->arch : NULL;
-        m->has_emulated = m->has_state = m->has_restarts = m->has_stalls = 1;
-        m->emulated = d->emulated;
-        m->state = shown(d);
-        m->restarts = d->restarts;
-        m->stalls = d->stalls;
-        m->has_memory = d->memory > 0;
-        m->memory = d->memory;
-        m->has_nominal = d->nominal > 0;
-        m->nominal = d->nominal;
-        m->has_seconds_per_tf = d->seconds_per_tf > 0;
-        m->seconds_per_tf = d->seconds_per_tf;
-        m->why = d->why[0] && device_is_broken(d) ? (char *)d->why : NULL;
-        fill_memory(d, m);
-        fill_place(d, m);
-        m->has_pid = d->child != NULL;
-        m->pid = d->child ? (uint32_t)child_pid(d->child) : 0;
-        nice[i] = d->child ? child_nice(d->child) : 0;
-        fill_nice(d, m, nice[i]);
+/* Without a process, and in no list of its driver: to sluiced that is a device that is missing. */
+bool device_is_missing(const struct device *d)
+{
+    const struct gpu *gpu = gpus_find(d->all->worker->gpus, d->serial);
+
+    return d->child == NULL && gpu != NULL && gpu->gone;
+}
+
+unsigned devices_fill(struct devices *all, Sluice__Device *out, int32_t *nice)
+{
+    unsigned n = 0, missing = 0;
+
+    for (unsigned i = 0; i < all->n; i++)
+        missing += device_is_missing(&all->device[i]);
+    for (unsigned i = 0; i < all->n; i++) {
+        if (device_is_missing(&all->device[i]) && missing < all->n)       /* a node without any would be believed to have those of before */
+            continue;
+        fill_device(&all->device[i], &out[n], &nice[n]);
+        n++;
     }
+    return n;
 }

@@ -205,6 +205,23 @@ static bool take_usage(struct gpu *gpu, const struct query_device *seen, bool fi
     return lower;
 }
 
+/* A card that fell off its bus is in no list any more; what was in use on it says nothing then. */
+static void look_who_is_gone(struct gpus *g, const struct query_device *list, unsigned n)
+{
+    for (unsigned i = 0; i < g->n; i++) {
+        struct gpu *gpu = &g->gpu[i];
+        bool listed = false;
+
+        for (unsigned k = 0; k < n && !listed; k++)
+            listed = strcmp(list[k].id, gpu->device.id) == 0;
+        if (gpu->gone == (gpu->measured && !listed))
+            continue;
+        gpu->gone = !gpu->gone;
+        log_warning("device %s: %s", gpu->device.id, gpu->gone ? "the driver does not have it any more" : "the driver has it again");
+        worker_changed(g->worker);
+    }
+}
+
 static void measured(void *arg, const struct query_device *list, unsigned n, const struct err *why)
 {
     struct gpus *g = arg;
@@ -217,6 +234,7 @@ static void measured(void *arg, const struct query_device *list, unsigned n, con
         return;
     }
     say(g, "", "");
+    look_who_is_gone(g, list, n);
     for (unsigned i = 0; i < n; i++) {
         struct gpu *gpu = (struct gpu *)gpus_find(g, list[i].id);
         if (gpu != NULL && (first || gpu->measured))
@@ -251,14 +269,16 @@ enum gpu_memory gpus_memory(struct gpus *g, const char *serial, int64_t since, c
     text[0] = '\0';
     if (gpu == NULL || (g->known && !gpu->measured))
         return GPU_FREE;
-    if (g->known && g->answered >= since && gpu->device.used <= gpu->baseline + g->worker->conf->worker.memory_tolerance)
+    if (g->known && g->answered >= since && !gpu->gone && gpu->device.used <= gpu->baseline + g->worker->conf->worker.memory_tolerance)
         return GPU_FREE;
     g->awaited = true;
     if (!query_is_busy(g->query) && g->answered < since && !in_trouble(g))
         ask_in(g, SOON_S);
     else if (!query_is_busy(g->query) && !ev_is_active(&g->again))
         ask_in(g, AGAIN_S);
-    if (g->known && g->answered >= since)
+    if (g->known && g->answered >= since && gpu->gone)
+        snprintf(text, room, "the driver does not have it any more");
+    else if (g->known && g->answered >= since)
         describe_taken(gpu, text, room);
     else if (in_trouble(g))
         snprintf(text, room, "whether its memory is free is not known: %.200s", g->trouble);

@@ -24,6 +24,7 @@ void gpus_search(struct gpus *g, void (*answered)(void *arg), void *arg);
 struct gpu {
     struct query_device device;                  /* used: as seen last */
     bool     measured;                           /* false: the driver does not say what is in use, and nobody waits for it */
+    bool     gone;                               /* it was measured, and the driver's last answer does not have it */
     uint64_t baseline;
 };
 /* NULL: no such device. */

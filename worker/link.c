@@ -325,7 +325,7 @@ static void send_register(struct link *l, Sluice__Held **list, size_t n)
     inc.has_start = inc.has_pid = 1;
     inc.start = l->self.start;
     inc.pid = (uint32_t)l->self.pid;
-    devices_fill(w->devices, dev, nice);
+    n_dev = devices_fill(w->devices, dev, nice);
     for (unsigned i = 0; i < n_dev; i++)
         devs[i] = &dev[i];
     m.node = (char *)w->node;

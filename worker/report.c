@@ -127,7 +127,7 @@ static void send_report(struct report *r)
     const char *text = "", *word = trouble(r, &text);
     char domains[200];
 
-    devices_fill(w->devices, dev, nice);
+    n = devices_fill(w->devices, dev, nice);
     for (unsigned i = 0; i < n; i++)
         devs[i] = &dev[i];
     m.has_number = m.has_bytes_used = m.has_largest_free = m.has_building = m.has_queued = m.has_processing = m.has_delivering = 1;
@@ -215,7 +215,7 @@ static json_t *devices_json(const struct worker *w)
     int32_t *nice = mem_array(n, sizeof *nice);
     json_t *list = json_array();
 
-    devices_fill(w->devices, dev, nice);
+    n = devices_fill(w->devices, dev, nice);
     for (unsigned i = 0; i < n; i++) {
         json_t *j = json_object();
         set_text(j, "serial", dev[i].serial);

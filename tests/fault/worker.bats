@@ -236,6 +236,60 @@ node_is() { is ".nodes[] | select(.name == \"$1\") | $2" "$3" sluice nodes; }
   sluice check
 }
 
+# gpus ID...: what lab-1's driver has from now on. with_gpus: its worker.
+gpus() { jq -n '{devices: [$ARGS.positional[] | {backend: "hip", id: ., class: "gfx906", memory: 34342961152, numa: 0, usable: true}]}' --args "$@" >"$FARM/gpus/new"; mv "$FARM/gpus/new" "$FARM/gpus/devices"; }
+with_gpus() {
+  start one env FAKE_RECO_DOES="as:$FARM/does" FAKE_GPUS="$FARM/gpus" -- sluice-worker --config "$FARM/conf" --server "unix:$SLUICE_SOCKET" \
+    --node lab-1 --run-dir "$FARM/run/1" --reco "$SLUICE_BUILDDIR/tests/fake/reco" --log "$FARM/worker-1.log"
+}
+marks_of() { json ".nodes[] | select(.name == \"$1\") | [.marks[] | [.part, .severity, .owner_kind, .reason] | join(\"|\")] | join(\"; \")" sluice nodes; }
+
+@test "B66 a GPU that is short after a reboot, and one that goes while it is busy: marked by serial, its TF is done elsewhere at once, the rest works where the pool lets it" {
+  bench 'devices = 3 shm = "16M" gpu_arch = gfx906'
+  mkdir "$FARM/gpus"
+  gpus 0000:03:00.0 0000:26:00.0
+  with_gpus
+  wait_until 10 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  # never seen before: which one is short is not known
+  wait_until 10 eval '[ "$(marks_of lab-1)" = "node|info|health|2 of the 3 devices of class lab are there" ]'
+  node_is lab-1 .usable true
+  kill -TERM "$PID_one"; wait_until 10 ended "$PID_one"
+  gpus 0000:03:00.0 0000:26:00.0 0000:c1:00.0
+  with_gpus
+  wait_until 10 node_is lab-1 '([.devices[].state] | join(" ")) + " " + (.marks | length | tostring)' "free free free 0"
+  # one of the three goes while it is busy, and takes its process along
+  id=$(sluice run start --workflow decode --output "$FARM/out")
+  echo hang >"$FARM/does"
+  sluice replay "$(sample 2)" --run "$id" --loop 1 --rate max >/dev/null 2>&1 3>&- &
+  replay=$!
+  STARTED+=("$replay")
+  wait_until 10 node_is lab-1 '[.devices[] | select(.state == "busy")] | length' 1
+  gone=$(json '.nodes[] | select(.name == "lab-1") | .devices[] | select(.state == "busy") | .serial' sluice nodes)
+  rm "$FARM/does"
+  gpus $(printf '%s\n' 0000:03:00.0 0000:26:00.0 0000:c1:00.0 | grep -v "$gone")
+  kill -KILL "$(json ".nodes[] | select(.name == \"lab-1\") | .devices[] | select(.serial == \"$gone\") | .pid" sluice nodes)"
+  wait_until 5 is '.runs[0].done' 1 sluice run show "$id"
+  is '.tfs[0] | [.state, .attempt] | map(tostring) | join(" ")' "done 2" sluice run tfs "$id" --settled
+  [ "$(json '.tfs[0].device' sluice run tfs "$id" --settled)" != "$gone" ]
+  wait_until 10 ended "$replay"
+  wait_until 40 eval '[[ $(marks_of lab-1) == "$gone|block|health|"*"$gone"* ]]'
+  marks_of lab-1
+  node_is lab-1 .usable true
+  sluice run stop "$id" >/dev/null
+  # after another reboot it is missing, by its serial
+  kill -TERM "$PID_one"; wait_until 10 ended "$PID_one"
+  with_gpus
+  wait_until 10 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+  marks_of lab-1
+  [[ $(marks_of lab-1) == *"$gone|block|health|"*"$gone"* ]]
+  sluice node show lab-1 | grep -F "$gone"
+  node_is lab-1 .usable true
+  # a pool that wants its nodes whole
+  echo 'pool online { degraded = no }' >>"$FARM/conf"; kill -HUP "$PID_sluiced"
+  wait_until 10 node_is lab-1 '[.usable, (.why | index("DeviceMissing") != null)] | map(tostring) | join(" ")' "false true"
+  sluice check
+}
+
 @test "B63 a process that cannot run where its device is: node show and shm say what was wanted and what is" {
   bench 'devices = 2 shm = "16M"'
   worker one 1 env "HWLOC_SYNTHETIC=numa:2 pu:512"
