@@ -269,7 +269,7 @@ static uint64_t largest(const struct args *a)
     for (int i = 0; i < a->n && !interrupted; i++) {
         struct scan s;
 
-        scan_file(a->at[i], &s, NULL, NULL);
+        scan_file(a->at[i], &s);
         size = s.largest > size ? s.largest : size;
         scan_free(&s);
     }

@@ -64,25 +64,17 @@ static void input_tfs(Sluice__InputFile *f, const struct scan *s)
 }
 
 /* The reading of the files, on a terminal: it may take long, as headers lie all over them. */
-struct reading { struct progress line; size_t n, of, tfs; int64_t next; };
+struct reading { struct progress line; size_t of; int64_t from; };
 
-static void reading_show(struct reading *r)
-{
-    char text[80];
-
-    if (!r->line.on || clock_mono_ns() < r->next)
-        return;
-    r->next = clock_mono_ns() + CLOCK_SECOND / 5;
-    snprintf(text, sizeof(text), "files read, %zu time-frames found", r->tfs);
-    progress_show(&r->line, r->n, r->of, text);
-}
-
-static void tf_found(void *arg)
+static void reading_show(void *arg, size_t files, size_t tfs)
 {
     struct reading *r = arg;
+    char text[80];
 
-    r->tfs++;
-    reading_show(r);
+    if (!r->line.on || clock_mono_ns() < r->from)
+        return;
+    snprintf(text, sizeof(text), "files read, %zu time-frames found", tfs);
+    progress_show(&r->line, files, r->of, text);
 }
 
 enum { NAMED_MOST = 100 };           /* skipped files that are named one by one */
@@ -142,26 +134,39 @@ static const char *unfit(const char *path)
     return n > PATH_MOST ? "its name is longer than 4000 bytes" : !same ? "its name is not UTF-8" : NULL;
 }
 
-static Sluice__InputFile *input_file(const char *path, struct reading *r, bool *missing)
+/* s: what was found in it, which goes. */
+static Sluice__InputFile *input_file(const char *path, struct scan *s)
 {
-    Sluice__InputFile *f;
-    struct scan s;
     const char *why = unfit(path);
 
-    *missing = false;
     if (why != NULL)
         return input_skipped(path, why);
-    scan_file(path, &s, tf_found, r);
-    *missing = s.missing;
-    f = input_skipped(path, s.trouble != NULL ? without_path(s.trouble, path) : NULL);
-    if (s.trouble == NULL) {
+    Sluice__InputFile *f = input_skipped(path, s->trouble != NULL ? without_path(s->trouble, path) : NULL);
+    if (s->trouble == NULL) {
         f->real_path = real_path(path);
-        input_tfs(f, &s);
-        if (s.n == 0)
+        input_tfs(f, s);
+        if (s->n == 0)
             f->text = mem_strdup("no time-frame is in it");
     }
-    scan_free(&s);
+    scan_free(s);
     return f;
+}
+
+/* All of them, some at a time, a line on a terminal meanwhile. The caller frees. */
+static struct scan *read_files(const struct paths *l, bool quiet)
+{
+    struct scan *scans = mem_array(l->n + 1, sizeof(*scans));
+    const char **fit = mem_array(l->n + 1, sizeof(*fit));
+    struct reading r = { .of = l->n, .from = clock_mono_ns() + CLOCK_SECOND };
+
+    for (size_t i = 0; i < l->n; i++)
+        fit[i] = unfit(l->path[i]) == NULL ? l->path[i] : NULL;
+    progress_start(&r.line);
+    r.line.on = r.line.on && !quiet;
+    scan_files(fit, l->n, scans, reading_show, &r);
+    progress_clear(&r.line);
+    free(fit);
+    return scans;
 }
 
 static void input_free(Sluice__InputFile *f)
@@ -179,26 +184,20 @@ static void input_free(Sluice__InputFile *f)
 static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, struct err *e)
 {
     size_t tfs = 0, skipped = 0;
-    struct reading r = { .of = l->n, .next = clock_mono_ns() + CLOCK_SECOND };
-    bool all_missing = l->n_empty == 0, missing = false, alone = l->n + l->n_empty == 1;
+    bool all_missing = l->n_empty == 0, alone = l->n + l->n_empty == 1;
+    struct scan *scans = read_files(l, quiet);
 
     q->files = mem_array(l->n + l->n_empty + 1, sizeof(*q->files));
-    progress_start(&r.line);
-    r.line.on = r.line.on && !quiet;
     for (size_t i = 0; i < l->n + l->n_empty; i++) {
-        r.n = i < l->n ? i : l->n;
-        reading_show(&r);
-        Sluice__InputFile *f = i < l->n ? input_file(l->path[i], &r, &missing) : input_skipped(l->empty[i - l->n].path, l->empty[i - l->n].text);
+        all_missing = all_missing && i < l->n && scans[i].missing;
+        Sluice__InputFile *f = i < l->n ? input_file(l->path[i], &scans[i]) : input_skipped(l->empty[i - l->n].path, l->empty[i - l->n].text);
 
         q->files[q->n_files++] = f;
-        all_missing = all_missing && missing;
         tfs += f->n_tfs + f->n_sizes;
-        if (f->text != NULL) {
-            progress_clear(&r.line);
+        if (f->text != NULL)
             say_skipped(i < l->n ? l->path[i] : l->empty[i - l->n].path, f->text, ++skipped, quiet || alone);
-        }
     }
-    progress_clear(&r.line);
+    free(scans);
     if (skipped > NAMED_MOST && !quiet)
         fprintf(stderr, "skipped %zu more; sluice job tfs ID --state skipped names all\n", skipped - NAMED_MOST);
     if (skipped > 0 && !quiet && !alone)

@@ -14,8 +14,10 @@ struct scan {
     char    *trouble;               /* why the file is to be skipped, with the offset; NULL = it is whole */
 };
 
-/* Walks all headers, each TF's and those in it. What came before the damage is kept in tfs. found, if it is not NULL, is told of each TF. */
-void scan_file(const char *path, struct scan *s, void (*found)(void *arg), void *arg);
+/* Walks all headers, each TF's and those in it. What came before the damage is kept in tfs. */
+void scan_file(const char *path, struct scan *s);
+/* The same of many files, some at a time, into scans[n]; a path that is NULL is passed over. look is called now and then, until all are done. */
+void scan_files(const char *const *paths, size_t n, struct scan *scans, void (*look)(void *arg, size_t files, size_t tfs), void *arg);
 void scan_free(struct scan *s);
 
 #endif
