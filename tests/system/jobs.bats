@@ -78,6 +78,59 @@ overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/n
   sluice check
 }
 
+@test "--begin, --after and --priority do what they say, also over a restart" {
+  farm_up --nodes mi50:3 --nominal mi50=60
+  sluice move mi50-001,mi50-002 --to async --wait --timeout 20s
+  f=$(sample 2); mkdir "$FARM/in"; for i in $(seq 8); do ln -s "$f" "$FARM/in/f$i.tf"; done
+  says() { is ".jobs[0] | [.state, .why] | map(. // \"\") | join(\" \")" "$2" sluice job show "$1"; }
+  first=$(sluice submit "$f" --workflow none --hold)
+  begin=$(date -u -d '+10 seconds' +%FT%TZ)
+  late=$(sluice submit "$f" --workflow none --begin "$begin")
+  ok=$(sluice submit "$f" --workflow none --after "ok:$first")
+  notok=$(sluice submit "$f" --workflow none --after "notok:$first")
+  any=$(sluice submit "$f" --workflow none --after "any:$late")
+  run --separate-stderr sluice submit "$f" --workflow none --after ok:999
+  [[ $status -eq 3 && $stderr == *"no job 999"* ]]
+  kill -9 "$(json '.status[0].pid' sluice status)"
+  farm_up
+  wait_until 5 says "$late" "waiting BeginTime"
+  for job in "$ok" "$notok" "$any"; do wait_until 10 says "$job" "waiting DependencyNotDone"; done
+  sluice wait job "$late" --timeout 60s
+  [[ $(json '.jobs[0].ended' sluice job show "$late") > ${begin%Z} ]]
+  sluice wait job "$any" --timeout 60s
+  says "$ok" "waiting DependencyNotDone"
+  sluice job release "$first"
+  for job in "$first" "$ok"; do sluice wait job "$job" --timeout 60s; done
+  wait_until 10 says "$notok" "waiting DependencyNeverSatisfied"
+  sluice job cancel "$notok"
+  # the later one goes first
+  low=$(sluice submit "$FARM/in" --output "$FARM/low" --hold)
+  high=$(sluice submit "$f" --output "$FARM/high" --priority 10 --hold)
+  sluice mark mi50-001,mi50-002 "until both wait" >/dev/null
+  sluice job release "$low"; sluice job release "$high"
+  sluice clear mi50-001,mi50-002 "both wait" >/dev/null
+  for job in "$low" "$high"; do sluice wait job "$job" --timeout 60s; done
+  [[ $(json '.jobs[0].ended' sluice job show "$high") < $(json '.jobs[0].ended' sluice job show "$low") ]]
+  sluice check
+}
+
+@test "--straggler: one that hangs at the end of its job is started a second time elsewhere; the job is over, the first try is none of its failures" {
+  farm_up --nodes mi50:3 --nominal mi50=500
+  sluice move mi50-001,mi50-002 --to async --wait --timeout 20s
+  mkdir "$FARM/in"; for i in $(seq 20); do ln -s "$(sample 2)" "$FARM/in/f$i.tf"; done
+  job=$(sluice submit "$FARM/in" --output "$FARM/out" --straggler 2)
+  wait_until 20 eval '[ "$(json ".jobs[0].done" sluice job show "$job")" -ge 4 ]'
+  reco=$(json '.nodes[] | select(.name == "mi50-001") | .devices[0].pid' sluice nodes)
+  kill -STOP "$reco"
+  sluice wait job "$job" --timeout 60s || { kill -CONT "$reco"; false; }
+  kill -CONT "$reco" 2>/dev/null || true      # or it was ended with its try
+  is '.jobs[0] | [.done, .failed, .retried] | map(tostring) | join(" ")' "20 0 0" sluice job show "$job"
+  [ "$(for i in $(seq 0 19); do json '.attempts[].code' sluice logs "${job}_$i"; done | grep -c Superseded)" -ge 1 ]
+  [ "$(sluice metrics | grep -c 'event="stragglers"} [1-9]')" -eq 1 ]
+  wait_until 20 eval '[ "$(ls "$FARM/out" | wc -l)" -eq 40 ]'
+  sluice check
+}
+
 @test "wait tells the outcome with --json, too, and keeps its exit status" {
   farm_up --nodes mi50:2 --nominal mi50=1
   told() { local expect=$1 rc=0; shift; sluice wait "$@" --json >"$FARM/waited" || rc=$?; [ "$rc $(jq -c '.waits[0] | [.kind, .id, .exit, .text != null]' "$FARM/waited")" = "$expect" ]; }

@@ -212,6 +212,35 @@ static void another_file_under_the_final_name_is_never_replaced(void **unused)
     free(file);
 }
 
+static void expect_built(uint64_t tf)
+{
+    struct note n = farm_take(&f, SLUICE__TYPE__BUILT, 5);
+
+    assert_non_null(n.m);
+    assert_int_equal(((const Sluice__Built *)n.m)->tf->id, tf);
+    note_free(&n);
+}
+
+/* The next one's bytes are here before the device is done with the one before it. */
+static void the_next_is_read_while_one_is_processed(void **unused)
+{
+    (void)unused;
+    start(NULL, NULL);
+    farm_open(&f, 0, 1, "slow:1000", out, 0);
+    farm_assign_file(&f, 1, 1, 1, input, 0, SIZE, "a");
+    expect_built(1);
+    farm_assign_file(&f, 1, 2, 1, input, SIZE, SIZE, "b");
+    expect_built(2);
+    struct note n = farm_take(&f, SLUICE__TYPE__DONE, 0.1);
+    assert_null(n.m);
+    expect_done(1, 10);
+    expect_done(2, 10);
+    farm_verdict(&f, 0, 1, 1, 1, true, out, "a");
+    expect_published(1);
+    farm_verdict(&f, 0, 1, 2, 1, true, out, "b");
+    expect_published(2);
+}
+
 static void verdict_for_another(uint64_t tf, const char *stem)
 {
     Sluice__Verdict m = SLUICE__VERDICT__INIT;
@@ -1017,6 +1046,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         here(a_tf_of_a_job_goes_from_its_file_to_its_final_name),
         here(a_rejected_result_leaves_nothing),
+        here(the_next_is_read_while_one_is_processed),
         here(what_another_node_wrote_is_published_or_left),
         here(another_file_under_the_final_name_is_never_replaced),
         here(without_output_folder_there_are_no_files),
