@@ -1,6 +1,6 @@
 /* deliver.c - results become files
  *
- * From: device_talk.c (results), link.c (verdicts).  To: outfile.c (in threads), held.c (Done), link.c (Published).
+ * From: device_talk.c (results), link.c (verdicts).  To: outfile.c, outpublish.c (in threads), held.c (Done), link.c (Published).
  * A result is kept in its sealed memory until it is on disk. A disk that is full or fails is tried again, with growing pauses, as long as it takes:
  * meanwhile the results that wait are bounded, the devices stop, sluiced sees the trouble in the reports.
  */

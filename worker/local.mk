@@ -10,7 +10,7 @@ worker_libworker_a_SOURCES = \
 	%D%/buffer.c %D%/buffer.h \
 	%D%/check.c %D%/check.h \
 	%D%/crash.c %D%/crash.h \
-	%D%/deliver.c %D%/deliver.h %D%/outfile.c %D%/outname.c %D%/outname.h %D%/outsweep.c \
+	%D%/deliver.c %D%/deliver.h %D%/outfile.c %D%/outplace.c %D%/outplace.h %D%/outpublish.c %D%/outname.c %D%/outname.h %D%/outsweep.c \
 	%D%/device.c %D%/device.h %D%/device_part.h %D%/device_talk.c %D%/device_show.c %D%/device_nice.c %D%/device_park.c \
 	%D%/fence.c %D%/fence.h \
 	%D%/gpus.c %D%/gpus.h \

@@ -1,6 +1,6 @@
 /* outname.c - the names of a try's files
  *
- * From: outfile.c, outsweep.c, deliver.c.
+ * From: outplace.c, outfile.c, outpublish.c, outsweep.c, deliver.c.
  */
 #include "config.h"
 #include "outname.h"
