@@ -337,9 +337,18 @@ huge_pages() {
   huge_pages 26 || { huge_pages 0; skip "no 26 huge pages can be had"; }
   room huge -- "mkdir -p $FARM/huge; mount -t hugetlbfs none $FARM/huge"
   printf 'worker { huge_pages = "must" }\n' >>"$FARM/conf"
-  daemon; nodes_real n001
+  daemon; nodes_real 'n[001-002]'
+  # none at all, then half of what is needed: said with the numbers, not a page is touched; when they are there it comes by itself
+  huge_pages 0
   worker n001 "${IN_huge[@]}" -- --shm-dir "$FARM/huge"
-  wait_until 20 node_is n001 .state idle
+  for pages in 0 4; do
+    huge_pages $pages
+    wait_until 20 node_is n001 '[.state, .why[0], (.trouble | contains("18M wanted, '"$(((pages * 2)))"'"))] | map(tostring) | join(" ")' 'error ShmShort true'
+    node_is n001 '.trouble | test("18M wanted, '"$((pages * 2))"'M? free in huge pages of 2M")' true
+    [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = $pages ]
+  done
+  huge_pages 26
+  wait_until 40 node_is n001 .state idle
   wait_until 20 devices_free n001
   before=$(reco_pid n001) file=$ROOM_huge$(buffer n001)
   # 16M and the head: 9 pages of 2M
@@ -364,8 +373,13 @@ huge_pages() {
   wait_until 20 devices_free n001
   do_run
   kill -KILL "$PID_n001"; wait_until 10 ended "$PID_n001"; wait_until 10 ended "$before"
-  "${IN_huge[@]}" env "PATH=$PATH" sluice shm clean --dir "$FARM/huge" >"$FARM/clean.txt"
-  [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = 26 ] || { cat "$FARM/clean.txt"; false; }
+  # what it left has them all: the next one says so, and has its buffer when that is cleaned away
+  worker n002 "${IN_huge[@]}" -- --shm-dir "$FARM/huge"
+  wait_until 20 node_is n002 '[.state, .why[0], (.trouble | test("18M wanted, 0M? free in huge pages of 2M"))] | map(tostring) | join(" ")' 'error ShmShort true'
+  "${IN_huge[@]}" env "PATH=$PATH" sluice shm clean 'n001' --dir "$FARM/huge" >"$FARM/clean.txt"
+  wait_until 40 node_is n002 .state idle
+  [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" = 17 ] || { cat "$FARM/clean.txt"; false; }
+  ! grep -h 'signal 7\|SIGBUS' "$FARM"/*.log
 }
 
 # outcomes FILE: how many results there are of each kind.
