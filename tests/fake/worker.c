@@ -74,7 +74,7 @@ static const char *leak_file(const struct worker *w)
 static void device_fill(struct worker *w, unsigned i, Sluice__Device *d, char serial[96])
 {
     sluice__device__init(d);
-    snprintf(serial, 96, "fake-%s-%u", w->name, i);
+    snprintf(serial, 96, "%.20s-%s-%u", opt.machine == NULL ? "fake" : opt.machine, w->name, i);
     d->serial = serial;
     d->class_ = (char *)opt.class;
     d->has_state = 1;
@@ -217,7 +217,7 @@ static void send_register(struct worker *w, struct chan *c)
         devices[i] = &device[i];
         device_fill(w, i, devices[i], serial[i]);
     }
-    inc.boot_id = self.boot_id;
+    inc.boot_id = opt.machine == NULL ? self.boot_id : (char *)(uintptr_t)opt.machine;
     inc.has_start = inc.has_pid = 1;
     inc.start = self.start;
     inc.pid = (uint32_t)self.pid;

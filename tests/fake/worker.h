@@ -27,7 +27,7 @@ extern struct fake_options {
     unsigned full_worker;
     unsigned corrupt, corrupt_every;
     double   resize_s;
-    const char *leaks;
+    const char *leaks, *machine;
     unsigned resize_refuse, resize_silent;              /* every K-th worker */
     uint64_t tfs;
     int      ready_fd;

@@ -32,6 +32,7 @@ static const char usage[] =
     "  --resize-seconds S        another size of the buffer takes so long (default 0)\n"
     "  --resize-refuse K, --resize-silent K  every K-th worker keeps its size: says why, or never answers\n"
     "  --leak-dir DIR            while DIR/NODE is there, memory of its devices does not come free\n"
+    "  --machine WORD            of which the serials of its devices and its boot id are made (default fake, and that of this machine)\n"
     "  --clock-shift S           its wall clock is said to be S ahead\n"
     "  --seconds S, --tfs N      end after S, or when N TFs were accepted; else at SIGTERM\n"
     "  --ready-fd N              says ready when all are registered\n"
@@ -105,6 +106,7 @@ static const struct row {
     { "resize-refuse",  UINT, &opt.resize_refuse, 0, UINT32_MAX, NULL },
     { "resize-silent",  UINT, &opt.resize_silent, 0, UINT32_MAX, NULL },
     { "leak-dir",       TEXT, &opt.leaks, 0, 0, NULL },
+    { "machine",        TEXT, &opt.machine, 0, 0, NULL },
     { "clock-shift",    REAL, &opt.clock_shift_s, -1e10, 1e10, NULL },
     { "seconds",        REAL, &opt.until_s, 0, 1e6, NULL },
     { "tfs",            BIG,  &opt.tfs, 1, 1e18, NULL },

@@ -123,7 +123,7 @@ void send_result(struct held *h)
     char digest[17], serial[96];
 
     name_tf(&tf, &fence, h);
-    snprintf(serial, sizeof(serial), "fake-%s-%d", w->name, h->device < 0 ? 0 : h->device);
+    snprintf(serial, sizeof(serial), "%.20s-%s-%d", opt.machine == NULL ? "fake" : opt.machine, w->name, h->device < 0 ? 0 : h->device);
     if (h->failed) {
         failed.tf = &tf;
         failed.fence = &fence;

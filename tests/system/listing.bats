@@ -64,6 +64,38 @@ END
   [[ $output == *"pool online: 8 of 12 nodes usable, at least 20 wanted"* ]]
 }
 
+@test "B14 a mark outlives the device it is about: the machine is replaced, the mark is shown as about a part no longer present and offered for clearing; an opt-in clears those of health alone" {
+  local serial=old-n12-0
+  machine() { start "$1" -- "$FAKES/fake-worker" --server "unix:$SLUICE_SOCKET" --count 1 --first 12 --width 2 --machine "$1" --quiet; wait_until 10 node_is n12 '.devices[0].serial' "$1-n12-0"; }
+  machine old
+  sluice mark n12 "ECC on gpu0" --gpu "$serial" --class hw
+  mark=$(sluice nodes -n n12 --json | jq '.nodes[0].marks[0] | {id, part, owner, reason, created, severity}')
+  node_is n12 .usable false
+  kill -TERM "$PID_old"; wait_until 10 ended "$PID_old"
+  machine new
+  # the new device works, the mark is what it was
+  node_is n12 .usable true
+  [ "$(sluice nodes -n n12 --json | jq --arg s "$serial" '.nodes[0].marks[] | select(.part == $s) | {id, part, owner, reason, created, severity}')" = "$mark" ]
+  sluice nodes -R | grep -F "ECC on gpu0 (about a part no longer present: $serial)"
+  sluice node show n12 | grep -E "^mark .*$serial.*ECC on gpu0 \\(about a part no longer present\\)"
+  is '.nodes[0].marks[] | select(.part == "old-n12-0") | .part_present' false sluice node show n12
+  [[ $(alarm PartGone) == *n12* ]]
+  sluice status --json | jq -e '.status[0].alarms[] | select(.word == "PartGone") | .advice | test("sluice clear NODE REASON --id MARK")'
+  event reboots | grep -x 1
+  # kept by kill -9, cleared by a person
+  daemon_kill; daemon
+  wait_until 10 node_is n12 .usable true
+  sluice nodes -R | grep -F "(about a part no longer present: $serial)"
+  # as the configuration asks: what health noted about the machine goes, a person's mark does not
+  echo 'health { clear_automatic = yes }' >>"$FARM/conf"; kill -HUP "$PID_sluiced"
+  kill -TERM "$PID_new"; wait_until 10 ended "$PID_new"
+  machine third
+  sluice nodes -R | grep -F "(about a part no longer present: $serial)"
+  wait_until 10 node_is n12 '[.marks[] | select(.owner_kind == "health" and .part_present == false)] | length' 0
+  sluice clear n12 "it is another machine" --id "$(jq .id <<<"$mark")"
+  no_alarm PartGone
+}
+
 # completed_names WORDS: what is offered for the last of them. A busy machine may be too slow for its 30 ms, now and then.
 completed_names() {
   bash -c 'source "$0"; COMP_WORDS=(sluice '"$1"'); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); for _ in {1..40}; do _sluice; [[ ${#COMPREPLY[@]} -lt 3 ]] || break; done; echo "${COMPREPLY[@]}"' \
