@@ -33,7 +33,7 @@
     { "name",       0, "NAME",  "name of the run" }, \
     { "sources",    0, "N",     "sources that a time-frame has parts from" }, \
     { "min-nodes",  0, "N",     "refuse to start with fewer usable nodes" }, \
-    { "in-flight",  0, "N",     "time-frames in flight at most" }, \
+    { "in-flight",  0, "N",     "time-frames at nodes at a time; others wait" }, \
     { "keep",       0, "WORD",  "until-built or until-done: when sources let go" }, \
     { "incomplete", 0, "WORD",  "build or drop a time-frame that is short of a part" }, \
     { "policy",     0, "WORD",  "buffer or round-robin" }, \

@@ -157,7 +157,10 @@ settled() { # RUN ANNOUNCED: every TF came to an end, and none was lost or faile
     sluice replay "$(sample 2)" --run "$id" --loop 40 --rate max >/dev/null 2>&1 &
     replay=$!
     wait_until 10 eval '[ "$(sluice run show '"$id"' --json | jq ".runs[0].dispatched")" -ge 1 ]'
-    timeout 20 sluice run stop "$id" --data-timeout "$(((SEED + i * 7919) % 5001))ms"
+    limit=$(((SEED + i * 7919) % 5001)) before=$(date +%s%3N)
+    timeout 20 sluice run stop "$id" --data-timeout "${limit}ms"
+    took=$(($(date +%s%3N) - before))
+    [ "$took" -lt $((limit + 2000)) ] || { echo "a stop within $limit ms took $took ms"; false; }
     wait "$replay" || true
     settled "$id" "$(json '.runs[0].announced' sluice run show "$id")"
   done

@@ -186,6 +186,42 @@ hang() {
   wait_until 4 ended "$PID_n001"
 }
 
+@test "B78 five at the nodes, no result comes through for more than 10 s, a worker is killed meanwhile: an alarm says that nothing moves, then all goes on, every credit is back" {
+  need_root "mount a file system"
+  [[ -w /dev/fuse ]] || skip "no /dev/fuse here"
+  real_class 1
+  room disk -- "mkdir -p $FARM/out"
+  daemon
+  nodes_real 'n[001-003]'
+  for n in n001 n002 n003; do worker $n "${IN_disk[@]}" --; done
+  wait_until 20 is '[.nodes[] | select(.usable)] | length' 3 sluice nodes
+  RUN=$(sluice run start --workflow decode --output "$FARM/out" --in-flight 5 --keep until-done)
+  background replay sluice replay "$(sample 2)" --run "$RUN" --loop 120 --rate 30
+  wait_until 30 done_at_least 5
+  hang disk "$FARM/out"
+  wait_until 20 is '[.runs[0].nodes[].in_flight] | add' 5 sluice run show "$RUN"
+  no_alarm RunStalled
+  local victim pid hung=$SECONDS
+  wait_until 30 alarm RunStalled
+  [ $((SECONDS - hung)) -ge 8 ]
+  [[ $(alarm RunStalled) == "run $RUN is full and nothing came back for "* ]]
+  is '[.runs[0].nodes[].in_flight] | add' 5 sluice run show "$RUN"
+  # one that has some of them is killed: what it had is done by others
+  victim=$(json '[.nodes[] | select(.tfs > 0)][0].name' sluice nodes)
+  pid=PID_$victim
+  kill -KILL "${!pid}"
+  kill "$PID_hang"; wait_until 10 ended "$PID_hang"
+  "${IN_disk[@]}" umount "$FARM/out"
+  wait_until 10 ended "${!pid}"
+  wait_until 60 ended "$PID_replay"
+  no_alarm RunStalled
+  wait_until 10 is '.runs[0].in_flight' 0 sluice run show "$RUN"
+  sluice run stop "$RUN"
+  is '.runs[0] | [.announced, .done, .failed, .lost] | join(" ")' "120 120 0 0" sluice run show "$RUN"
+  is '[.nodes[] | .tfs + .buffer_charged] | add' 0 sluice nodes
+  sluice check
+}
+
 @test "B52 data path full, nice 19 beside busy loops, a log that hangs: no false death; lateness is exported" {
   real_class 1
   mkfifo "$FARM/hung.log"

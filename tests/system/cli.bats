@@ -81,6 +81,15 @@ teardown() { cd /; rm -rf "$FARM"; }
   for option in $common; do grep -qE -- "^\.It Fl (. , )?${option#-}( |\$)" "$page"; done
 }
 
+@test "doc/protocol.md names every message there is, with doc/reco-contract.md" {
+  local name n=0
+  while read -r name; do
+    n=$((n + 1))
+    grep -qw "$name" "$SLUICE_SRCDIR/doc/protocol.md" "$SLUICE_SRCDIR/doc/reco-contract.md" || { echo "nothing of $name"; false; }
+  done < <(sed -nE 's/^ *ROW\([A-Z_]+, *([a-z_]+),.*/\1/p' "$SLUICE_SRCDIR/proto/frame.c" | perl -pe 's/(^|_)([a-z])/\u$2/g')
+  [ "$n" -gt 100 ]
+}
+
 @test "help and the manual name every workflow and every backend that there is, wherever one can be chosen" {
   sluice workflows --json >workflows
   jq -r '.workflows[].name' workflows >words
