@@ -17,7 +17,7 @@ enum conf_kind {
     CONF_NAME,       /* char *, str_is_name */
     CONF_LISTEN,     /* char *, HOST:PORT */
     CONF_METHOD,     /* char *, none, munge or munge:SOCKET */
-    CONF_FEATURES,   /* char *, an expression as of sbatch --constraint */
+    CONF_FEATURES,   /* char *, constraint_check */
     CONF_SIZE,       /* uint64_t bytes */
     CONF_COUNT,      /* uint64_t */
     CONF_UINT,       /* unsigned */

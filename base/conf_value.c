@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "conf_part.h"
+#include "constraint.h"
 #include "mem.h"
 #include "str.h"
 
@@ -96,12 +97,9 @@ static int check_method(const struct conf_key *k, const char *text, struct err *
 
 static int check_features(const struct conf_key *k, const char *text, struct err *e)
 {
-    static const char wanted[] = "an expression as of sbatch --constraint (mi50, 'mi50&ib')";
-    size_t n = strlen(text);
+    struct err why;
 
-    if (n == 0 || n > 255 || strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=+-&|!*()[]") != n)
-        return wrong(k, text, wanted, e);
-    return 0;
+    return constraint_check(text, &why) == 0 ? 0 : wrong(k, text, why.text, e);
 }
 
 static int read_bool(const struct conf_key *k, const char *text, bool *value, struct err *e)

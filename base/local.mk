@@ -9,6 +9,7 @@ base_libbase_a_SOURCES = \
 	%D%/str.c %D%/str.h \
 	%D%/heap.c %D%/heap.h \
 	%D%/hostlist.c %D%/hostlist.h \
+	%D%/constraint.c %D%/constraint.h \
 	%D%/file.c %D%/file.h \
 	%D%/notify.c %D%/notify.h \
 	%D%/conf.c %D%/conf.h %D%/conf_part.h \

@@ -163,7 +163,9 @@ static void print_slurm(const Sluice__SlurmInfo *i)
     add_text(&s, "; not done: ", i->trouble);
     line("slurm", &s);
     if (i->lease != NULL)
-        str_addf(&s, "%s, job %u", i->lease, i->lease_job);
+        str_add(&s, i->lease);
+    if (i->has_lease_job)
+        str_addf(&s, ", job %u", i->lease_job);
     if (i->has_lease_end)
         add_seconds(&s, ", ends in ", (double)((i->lease_end - clock_wall_ns()) / CLOCK_SECOND));
     add_text(&s, ": ", i->lease_why);

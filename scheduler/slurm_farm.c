@@ -97,6 +97,8 @@ static void took(struct node *n, const Sluice__SlurmDone *d, const struct err *w
     ns->acted = clock_mono_ns();
     if (d == NULL) {
         failed(n, &ns->tries[ns->act], why);
+        if (s->link != NULL)
+            slurm_link_whole(s->link);   /* what looks said meanwhile was not taken, and is said anew when it changes only */
         consider(n);
         return;
     }
@@ -199,19 +201,21 @@ static void act(struct node *n, Sluice__SlurmAct what, const char *reason)
     }
     if (what == SLUICE__SLURM_ACT__ACT_LEASE) {
         const struct conf_slurm *c = &n->d->conf->slurm;
-        const struct conf_class *class = conf_class_find(n->d->conf, n->class);
 
         snprintf(comment, sizeof(comment), "sluice: job %llu", (unsigned long long)ns->lease_for);
         m.comment = comment;
         m.partition = c->partition;
         m.account = c->account;
-        m.constraint = class == NULL ? NULL : class->slurm_constraint;
+        m.constraint = (char *)slurm_lease_constraint(n);
         m.has_minutes = m.has_nice = m.has_for_job = true;
         m.for_job = ns->lease_for;
         m.minutes = (uint32_t)((c->lease_time + 59) / 60);
         m.nice = c->lease_nice;
     }
-    ns->sent_drain |= what == SLUICE__SLURM_ACT__ACT_DRAIN;
+    if (what == SLUICE__SLURM_ACT__ACT_DRAIN) {
+        ns->sent_drain = true;
+        snprintf(ns->sent_reason, sizeof(ns->sent_reason), "%s", reason);
+    }
     ns->acting = true;
     ns->act = what;
     counters_add(n->d->counters, "slurm_commands", 1);
@@ -234,6 +238,12 @@ static bool forget_the_rest(struct node_slurm *ns, const Sluice__SlurmAct *due, 
     return was;
 }
 
+/* Our drain stands there with words of a mark that went. Asked for once: what Slurm makes of our words is not compared again and again. */
+static bool is_stale(const struct node_slurm *ns, const char *prefix, const char *reason)
+{
+    return reason[0] != '\0' && slurm_reason_is_ours(ns->says->reason, prefix) && !str_equal(ns->says->reason, reason) && strcmp(ns->sent_reason, reason) != 0;
+}
+
 static void consider(struct node *n)
 {
     struct node_slurm *ns = n->slurm;
@@ -248,6 +258,7 @@ static void consider(struct node *n)
     f.view = slurm_view(ns->says, n->d->conf->slurm.reason_prefix, ns->sent_drain);
     f.drain = ns->mode != SLURM_LEAVE && slurm_wants_drain(n, reason);
     f.half = str_is_empty(ns->says->reason);
+    f.stale = is_stale(ns, n->d->conf->slurm.reason_prefix, reason);
     f.lend = ns->mode != SLURM_OBSERVE;
     f.reserve = slurm_wants_reservation(n);
     f.heard = ns->resv_heard;
@@ -257,12 +268,16 @@ static void consider(struct node *n)
     f.lease = ns->lease_wanted || !slurm_lease_may_go(n);
     f.lease_heard = ns->lease_heard;
     f.leased = ns->lease != LEASE_NONE;
-    if (f.view == SLURM_CLEAN && !f.drain)
+    if (f.view == SLURM_CLEAN && !f.drain) {
         ns->sent_drain = false;
+        ns->sent_reason[0] = '\0';
+    }
     n_due = slurm_due(&f, due);
     ended = forget_the_rest(ns, due, n_due);
-    for (size_t k = 0; k < n_due; k++)
-        slurm_undone_check(n, due[k]);
+    for (size_t k = 0; k < n_due; k++) {
+        if (due[k] != SLUICE__SLURM_ACT__ACT_DRAIN || !f.stale)          /* then it stands, with words that are old */
+            slurm_undone_check(n, due[k]);
+    }
     while (i < n_due && clock_mono_s() < ns->tries[due[i]].again_at)
         i++;
     if (i < n_due)
@@ -385,9 +400,10 @@ void slurm_said(void *arg, const Sluice__SlurmState *m, int64_t asked)
 
     heard(s, m);
     counters_add(s->d->counters, "slurm_looks", 1);
-    counters_add(s->d->counters, "slurm_looks_with_nodes", m->nodes_known ? 1 : 0);
-    if (m->nodes_known)
+    if (m->nodes_known) {
+        counters_add(s->d->counters, "slurm_looks_with_nodes", 1);       /* in the others nothing about nodes had changed */
         take_nodes(s, m, asked);
+    }
     if (m->reservations_known)
         take_reservations(s, m, asked);
     if (m->leases_known)
@@ -495,6 +511,9 @@ Sluice__SlurmInfo *slurm_info(const struct node *n)
         out->has_lease_end = ns->lease_end != 0;
         out->lease_end = ns->lease_end;
         out->lease_why = ns->lease_why[0] == '\0' ? NULL : (char *)ns->lease_why;
+    } else if (slurm_lease_never(n) != NULL) {
+        out->lease = (char *)lease_word[LEASE_NONE];
+        out->lease_why = (char *)ns->lease_never;
     }
     out->reservation = ns->foreign[0] == '\0' ? NULL : (char *)ns->foreign;
     out->trouble = (char *)slurm_trouble(ns);

@@ -135,6 +135,8 @@ static Sluice__SlurmNode *node_make(const node_info_t *in)
 #endif
     n->no_respond = (in->node_state & NODE_STATE_NO_RESPOND) != 0;
     n->busy = base == NODE_STATE_ALLOCATED || base == NODE_STATE_MIXED || (in->node_state & NODE_STATE_COMPLETING) != 0;
+    if (!str_is_empty(in->features))
+        n->features = text_of(in->features);
     if (str_is_empty(in->reason))
         return n;
     n->reason = text_of(in->reason);
@@ -336,7 +338,7 @@ static int leases_read(const char *node, Sluice__SlurmLease ***list, size_t *n, 
 
 /* ---- a look ---- */
 
-static struct seen { char *names; struct hostlist *list; time_t nodes, reservations; int64_t conf_time; } seen;
+static struct seen { char *names; struct hostlist *list; time_t nodes; reserve_info_msg_t *reservations; int64_t conf_time; } seen;
 
 /* NULL: libslurm alone knows where it looks. */
 static const char *conf_path(void)
@@ -360,13 +362,22 @@ static void end_when_conf_changed(void)
     exit(0);
 }
 
+static void reservations_forget(void)
+{
+    if (seen.reservations != NULL)
+        slurm_free_reservation_info_msg(seen.reservations);
+    seen.reservations = NULL;
+}
+
 static int take_names(const Sluice__SlurmPoll *q, struct err *e)
 {
     const char *names = q->names == NULL ? "" : q->names;
     struct hostlist *list;
 
+    if (q->whole)
+        reservations_forget();
     if (q->whole || !str_equal(names, seen.names))
-        seen.nodes = seen.reservations = 0;
+        seen.nodes = 0;
     if (str_equal(names, seen.names))
         return 0;
     list = hostlist_parse(names, NULL, NULL, e);
@@ -416,13 +427,20 @@ static int look_at_nodes(Sluice__SlurmState *out, struct err *e)
     return 0;
 }
 
-/* Whether one has begun is a matter of the clock, too: they are asked for every time. */
+/* Slurm sends them when some have changed; whether one has begun is a matter of the clock, too. */
 static int look_at_reservations(Sluice__SlurmState *out, struct err *e)
 {
     reserve_info_msg_t *m = NULL;
-    int rc = slurm_load_reservations(0, &m);
+    int rc = slurm_load_reservations(seen.reservations == NULL ? 0 : seen.reservations->last_update, &m);
 
-    if (rc != 0)
+    if (rc != 0 && code_of(rc) != SLURM_NO_CHANGE_IN_DATA)
+        return failed(rc, e, "reservations", NULL);
+    if (rc == 0) {
+        reservations_forget();
+        seen.reservations = m;
+    }
+    m = seen.reservations;
+    if (m == NULL)
         return failed(rc, e, "reservations", NULL);
     out->has_reservations_known = out->reservations_known = true;
     out->reservations = mem_array(m->record_count + 1, sizeof(*out->reservations));
@@ -433,7 +451,6 @@ static int look_at_reservations(Sluice__SlurmState *out, struct err *e)
         if (r != NULL)
             out->reservations[out->n_reservations++] = r;
     }
-    slurm_free_reservation_info_msg(m);
     return 0;
 }
 
@@ -498,19 +515,19 @@ static int act_look(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err
     return 0;
 }
 
-/* There is one place for a reason and no compare-and-set: DRAIN without one keeps what is there, and ours is set only where nothing is. */
+/* There is one place for a reason and no compare-and-set: DRAIN without one keeps what is there, and ours is set only where nothing is, or an older one of ours. */
 static int act_drain(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct err *e)
 {
     const Sluice__SlurmNode *n = out->node;
-    bool half = n->drain && str_is_empty(n->reason);
+    bool stale = n->drain && slurm_reason_is_ours(n->reason, q->prefix) && !str_equal(n->reason, q->reason);
 
-    if (n->unknown || n->down || n->fail || n->invalid || (n->drain && !half))
+    if (n->unknown || n->down || n->fail || n->invalid || (n->drain && !str_is_empty(n->reason) && !stale))
         return 0;
     if (!n->drain && (node_update(q->node, NODE_STATE_DRAIN, NULL, e) < 0 || node_read_into(q->node, &out->node, e) < 0))
         return -1;
-    if (str_is_empty(out->node->reason) && node_update(q->node, NO_VAL, q->reason, e) < 0)
+    if ((stale || str_is_empty(out->node->reason)) && node_update(q->node, NO_VAL, q->reason, e) < 0)
         return -1;
-    out->text = mem_strdup("drained");
+    out->text = mem_strdup(stale ? "the reason of our drain was renewed" : "drained");
     return node_read_into(q->node, &out->node, e);
 }
 

@@ -16,6 +16,7 @@
 
 #include "clock.h"
 #include "conf.h"
+#include "constraint.h"
 #include "flow.h"
 #include "log.h"
 #include "mem.h"
@@ -105,12 +106,39 @@ void slurm_lease_answer(struct node *n, const Sluice__SlurmLease *l)
 
 /* ---- what is wanted ---- */
 
+const char *slurm_lease_constraint(const struct node *n)
+{
+    const struct conf_class *class = conf_class_find(n->d->conf, n->class);
+
+    return class == NULL ? NULL : class->slurm_constraint;
+}
+
+/* Slurm refuses a job that asks for features which the node it names has not, and each time keeps a record of it: so it is not asked. */
+static bool fits(const struct node *n)
+{
+    const char *wanted = slurm_lease_constraint(n);
+
+    return wanted == NULL || constraint_fits(wanted, n->slurm->says == NULL ? NULL : n->slurm->says->features);
+}
+
+const char *slurm_lease_never(const struct node *n)
+{
+    struct node_slurm *ns = n->slurm;
+
+    if (ns->mode != SLURM_LEND || ns->says == NULL || n->d->conf->slurm.max_leases == 0 || fits(n))
+        return NULL;
+    snprintf(ns->lease_never, sizeof(ns->lease_never), "%s%.100s in Slurm, and class %s wants '%.100s' there (slurm_constraint): no lease is asked for",
+             str_is_empty(ns->says->features) ? "it has no features" : "its features are ", str_is_empty(ns->says->features) ? "" : ns->says->features, n->class, slurm_lease_constraint(n));
+    str_mend(ns->lease_never, strlen(ns->lease_never));
+    return ns->lease_never;
+}
+
 static bool may_have(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
     struct verdict v;
 
-    if (ns == NULL || ns->mode != SLURM_LEND || n->pool != POOL_ASYNC || n->move != NULL || !n->added || n->retiring || ns->says == NULL || ns->says->unknown)
+    if (ns == NULL || ns->mode != SLURM_LEND || n->pool != POOL_ASYNC || n->move != NULL || !n->added || n->retiring || ns->says == NULL || ns->says->unknown || !fits(n))
         return false;
     node_judge(n, &v);
     return verdict_is_good(&v);          /* nothing else stands against it */
@@ -224,6 +252,8 @@ char *slurm_lease_why(const struct node *n, bool *queued)
         return mem_strdup("it is given up by Slurm once no job of Slurm runs there");
     if (most == 0)
         return mem_strdup("no leases are asked for: max_leases in section slurm is 0");
+    if (slurm_lease_never(n) != NULL)
+        return mem_strdup(ns->lease_never);
     if (slurm_trouble(ns) != NULL)
         return mem_printf("Slurm: %s", slurm_trouble(ns));
     if (!ns->lease_heard)

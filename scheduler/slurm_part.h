@@ -33,7 +33,7 @@ struct node_slurm {
     int64_t bad_boot;                    /* of the slurmctld that said last that it is bad */
     unsigned clean[SLURM_MARKS];         /* looks in a row without what the mark is about */
     bool acting; Sluice__SlurmAct act;   /* a command is under way, or which one was the last */
-    bool sent_drain;
+    bool sent_drain; char sent_reason[512];              /* with which words last */
     bool resv_heard;                     /* reserved is what Slurm said */
     struct slurm_did done[SLURM_ACTS];
     int64_t acted;                       /* monotonic ns of the last answer to a command: looks asked before are too old */
@@ -45,7 +45,7 @@ struct node_slurm {
     bool lease_heard, lease_wanted, lease_next, lease_over, lease_evicted;       /* next: wanted, while that is being decided among all; over: it ends soon; evicted: what was there was sent elsewhere */
     uint32_t lease_job;
     int64_t lease_end;                   /* wall ns, 0: not known */
-    char lease_why[64];
+    char lease_why[64], lease_never[400];                /* slurm_lease_never */
     uint64_t lease_for;                  /* the job of ours that it was asked for */
     double worked_at;                    /* monotonic s: when there was work for it last */
     char **jobs; unsigned n_jobs;        /* of Slurm: to be sent away, or requeued and not let go on yet */
@@ -85,6 +85,8 @@ void slurm_marks_take(struct node *n, bool counts);
 bool slurm_wants_drain(const struct node *n, char reason[512]);
 /* slurm_lease.c */
 bool slurm_lease_works(const struct node *n);
+const char *slurm_lease_constraint(const struct node *n);        /* of its class; NULL: none */
+const char *slurm_lease_never(const struct node *n);     /* why Slurm would refuse one for good; NULL: it would not */
 void slurm_leases_take(struct slurm *s, const Sluice__SlurmState *m, int64_t asked);
 void slurm_lease_answer(struct node *n, const Sluice__SlurmLease *l);
 void slurm_leases_want(struct slurm *s);

@@ -23,12 +23,14 @@
 #include <unistd.h>
 
 #include "chan.h"
+#include "clock.h"
 #include "file.h"
 #include "log.h"
 #include "mem.h"
 #include "str.h"
 
-static const double first_wait_s = 0.25, most_wait_s = 30;
+static const double first_wait_s = 0.25, most_wait_s = 5;        /* a start costs some ms, and no look from here at what hinders it: slurm.conf may lie where a look hangs */
+static const double quiet_s = 60;        /* the same words are logged no sooner again */
 static const int end_limit_ms = 1000;
 static const size_t most_said = 256 * 1024;      /* on standard error, for one question */
 
@@ -48,6 +50,7 @@ struct slurm_process {
     char last_line[300], before[150];    /* of it, and the one before it, which often says why */
     ev_timer deadline, again;
     double wait_s;                       /* the next back-off */
+    double logged;                       /* monotonic s of the last word about it in the log */
     bool asked;
     struct err down;                     /* why none runs; ERR_NONE: one does, or none was started yet */
     uint32_t id;
@@ -171,7 +174,10 @@ static void give_up(struct slurm_process *p, const struct err *why)
     p->chan = NULL;
     kill_now(p);
     said_close(p);
-    log_warning("sluice-slurm %s: %s; another one is started in %.3g s", p->name, why->text, p->wait_s);
+    if (strcmp(p->down.text, why->text) != 0 || clock_mono_s() - p->logged >= quiet_s) {
+        log_warning("sluice-slurm %s: %s; another one is started in %.3g s, and at most every %.3g s", p->name, why->text, p->wait_s, most_wait_s);
+        p->logged = clock_mono_s();
+    }
     ev_timer_set(&p->again, p->wait_s, 0);
     ev_timer_start(p->loop, &p->again);
     p->wait_s = p->wait_s * 2 < most_wait_s ? p->wait_s * 2 : most_wait_s;

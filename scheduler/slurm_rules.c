@@ -29,7 +29,7 @@ enum slurm_view slurm_view(const Sluice__SlurmNode *n, const char *prefix, bool 
 
 size_t slurm_due(const struct slurm_facts *f, Sluice__SlurmAct due[SLURM_ACTS])
 {
-    bool drain = f->drain && (f->view == SLURM_CLEAN || (f->view == SLURM_OURS && f->half)), undrain = f->view == SLURM_OURS && !f->drain;
+    bool drain = f->drain && (f->view == SLURM_CLEAN || (f->view == SLURM_OURS && (f->half || f->stale))), undrain = f->view == SLURM_OURS && !f->drain;
     bool resv = f->lend && f->heard, lease = f->lend && f->lease_heard;
     bool unlease = lease && f->leased && !f->lease;
     const struct { bool due; Sluice__SlurmAct act; } steps[] = {

@@ -27,6 +27,7 @@ struct slurm_facts {
     enum slurm_view view;
     bool drain;                  /* we want it drained */
     bool half;                   /* our drain has no reason yet */
+    bool stale;                  /* its reason is ours, and not what it would be now */
     bool lend;                   /* the node may be handed over: its reservation is ours to make */
     bool reserve;                /* we want our reservation on it */
     bool heard;                  /* what follows was said by Slurm, and nothing was asked since */

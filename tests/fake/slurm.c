@@ -67,9 +67,11 @@ static json_t *world_read(void)
 
 static void world_write(json_t *w)
 {
-    char *path = path_of("world.json"), *text = json_dumps(w, JSON_INDENT(1) | JSON_SORT_KEYS);
+    char *path = path_of("world.json"), *text;
     struct err e;
 
+    json_object_set_new(w, "writes", json_integer(json_integer_value(json_object_get(w, "writes")) + 1));
+    text = json_dumps(w, JSON_INDENT(1) | JSON_SORT_KEYS);
     if (file_replace(path, text, strlen(text), 0666, &e) < 0) {
         fprintf(stderr, "fake-slurm: %s\n", e.text);
         exit(1);
@@ -132,6 +134,7 @@ static void node_fill(Sluice__SlurmNode *n, const char *name, const json_t *o)
     n->invalid = has(o, "invalid");
     n->no_respond = has(o, "no_respond");
     n->busy = has(o, "mixed") || has(o, "allocated") || has(o, "completing");
+    n->features = text(o, "features")[0] == '\0' ? NULL : mem_strdup(text(o, "features"));
     if (text(o, "reason")[0] == '\0')
         return;
     n->reason = mem_strdup(text(o, "reason"));
@@ -237,6 +240,16 @@ static int behave(const char *what, struct err *e, const char **code)
     return rc;
 }
 
+/* Something was, since this process was asked last. */
+static bool has_changed(const json_t *w)
+{
+    static json_int_t seen = -1;
+    json_int_t before = seen;
+
+    seen = json_integer_value(json_object_get(w, "writes"));
+    return seen != before;
+}
+
 static int poll_answer(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, struct err *e, const char **code)
 {
     struct hostlist *names = hostlist_parse(q->names == NULL ? "" : q->names, NULL, NULL, e);
@@ -248,10 +261,11 @@ static int poll_answer(const Sluice__SlurmPoll *q, Sluice__SlurmState *out, stru
         out->has_boot = out->has_nodes_known = out->has_reservations_known = true;
         out->boot = json_integer_value(json_object_get(w, "boot"));
         out->version = mem_strdup("fake");
-        out->nodes_known = out->reservations_known = true;
+        out->reservations_known = true;
+        out->nodes_known = has_changed(w) || q->whole;
         out->nodes = mem_array(json_object_size(nodes) + 1, sizeof(*out->nodes));
         json_object_foreach(nodes, key, one) {
-            if (!hostlist_has(names, key))
+            if (!hostlist_has(names, key) || !out->nodes_known)
                 continue;
             out->nodes[out->n_nodes] = mem_zalloc(sizeof(**out->nodes));
             node_fill(out->nodes[out->n_nodes++], key, one);
@@ -286,13 +300,15 @@ static bool is_told(const char *what)
 static const char *drain(json_t *w, json_t *node, const Sluice__SlurmDo *q, Sluice__SlurmDone *out)
 {
     bool half = has(node, "drain") && text(node, "reason")[0] == '\0';
+    size_t n = strlen(q->prefix);
+    bool ours = strncmp(text(node, "reason"), q->prefix, n) == 0 && strncmp(text(node, "reason") + n, ": ", 2) == 0;
 
     (void)w;
     (void)out;
-    if ((has(node, "drain") && !half) || has(node, "down") || has(node, "fail") || has(node, "unknown"))
+    if ((has(node, "drain") && !half && !ours) || has(node, "down") || has(node, "fail") || has(node, "unknown"))
         return "";
     word_on(node, "drain");
-    if (text(node, "reason")[0] == '\0') {
+    if (text(node, "reason")[0] == '\0' || ours) {
         json_object_set_new(node, "reason", json_string(q->reason));
         json_object_set_new(node, "user", json_string("sluice"));
     }
@@ -366,8 +382,9 @@ static const char *lease(json_t *w, json_t *node, const Sluice__SlurmDo *q, Slui
     bool runs = strcmp(text(node, "state"), "idle") == 0;
 
     if (json_object_get(all, q->node) == NULL) {
-        json_object_set_new(all, q->node, json_pack("{s:i,s:s,s:I,s:s}", "job", 77, "state", runs ? "running" : "pending", "end",
-                                                    (json_int_t)(time(NULL) + q->minutes * 60) * 1000000000, "comment", q->comment));
+        json_object_set_new(all, q->node, json_pack("{s:i,s:s,s:I,s:s,s:s,s:s}", "job", 77, "state", runs ? "running" : "pending", "end",
+                                                    (json_int_t)(time(NULL) + q->minutes * 60) * 1000000000, "comment", q->comment, "constraint",
+                                                    q->constraint == NULL ? "" : q->constraint, "account", q->account == NULL ? "" : q->account));
         if (runs)
             json_object_set_new(node, "state", json_string("allocated"));
     }
@@ -430,7 +447,8 @@ static int act_answer(const Sluice__SlurmDo *q, Sluice__SlurmDone *out, struct e
 
 static void say_node(json_t *w, int argc, char **argv)
 {
-    json_t *node = json_pack("{s:s,s:s,s:s}", "state", argc > 1 ? argv[1] : "idle", "reason", argc > 2 ? argv[2] : "", "user", argc > 3 ? argv[3] : "root");
+    json_t *node = json_pack("{s:s,s:s,s:s,s:s}", "state", argc > 1 ? argv[1] : "idle", "reason", argc > 2 ? argv[2] : "", "user", argc > 3 ? argv[3] : "root", "features",
+                             argc > 4 ? argv[4] : "");
 
     if (argc > 1 && strcmp(argv[1], "-") == 0) {
         json_object_del(json_object_get(w, "nodes"), argv[0]);
@@ -492,7 +510,7 @@ static void say_how(json_t *w, int argc, char **argv)
 }
 
 static const struct { const char *word; void (*fn)(json_t *w, int argc, char **argv); } words[] = {
-    { "node", say_node },        /* NAME STATE [REASON [USER]], STATE "-": gone */
+    { "node", say_node },        /* NAME STATE [REASON [USER [FEATURES]]], STATE "-": gone */
     { "reservation", say_reservation },      /* NAME [NODE [USERS [maint]]] */
     { "job", say_job },          /* ID NODE [no-requeue] */
     { "lease", say_lease },      /* NODE [SECONDS] */

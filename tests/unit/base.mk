@@ -7,7 +7,8 @@ base_tests = \
 	tests/unit/hostlist_test \
 	tests/unit/file_test \
 	tests/unit/log_test \
-	tests/unit/conf_test
+	tests/unit/conf_test \
+	tests/unit/constraint_test
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 
@@ -38,6 +39,10 @@ tests_unit_file_test_LDADD = $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_unit_log_test_SOURCES = %D%/log_test.c
 tests_unit_log_test_CPPFLAGS = $(BASE_CPPFLAGS) $(CMOCKA_CFLAGS)
 tests_unit_log_test_LDADD = $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_unit_constraint_test_SOURCES = %D%/constraint_test.c
+tests_unit_constraint_test_CPPFLAGS = $(BASE_CPPFLAGS) $(CMOCKA_CFLAGS)
+tests_unit_constraint_test_LDADD = $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_unit_conf_test_SOURCES = %D%/conf_test.c
 tests_unit_conf_test_CPPFLAGS = $(BASE_CPPFLAGS) $(CMOCKA_CFLAGS)

@@ -68,7 +68,7 @@ static const char whole[] =
     "    high_water = 0.5\n"
     "}\n"
     "pool async { min_good = 2 degraded = no nice = 10 }\n"
-    "class mi50 { devices = 8 memory = 512G shm = 337G gpu_arch = gfx906 slurm_constraint = 'mi50&ib' }\n"
+    "class mi50 { devices = 8 memory = 512G shm = 337G gpu_arch = gfx906 slurm_constraint = 'mi50&(ib|eth)' }\n"
     "class mi100 { nominal_ms = 200 shm = 64M }\n"
     "node \"mi50-[001-280]\" { class = mi50 }\n"
     "node \"mi100-[001-070]\" { class = mi100 pool = async slurm = lend }\n"
@@ -106,7 +106,7 @@ static void check_whole(const struct conf *c)
     assert_true(conf_class_find(c, "mi50")->memory == UINT64_C(512) << 30);
     assert_true(conf_class_find(c, "mi50")->nominal_ms == 0);
     assert_string_equal(conf_class_find(c, "mi50")->gpu_arch, "gfx906");
-    assert_string_equal(conf_class_find(c, "mi50")->slurm_constraint, "mi50&ib");
+    assert_string_equal(conf_class_find(c, "mi50")->slurm_constraint, "mi50&(ib|eth)");
     assert_int_equal(conf_class_find(c, "mi100")->devices, 1);
     assert_null(conf_class_find(c, "mi100")->slurm_constraint);
     assert_null(conf_class_find(c, "mi300"));
@@ -213,8 +213,9 @@ static void what_is_wrong_names_its_line(void **state)
         { "worker { huge_pages = maybe }\n", "f:1:", "one of: no yes must" },
         { "class x {\n devices = 0\n}\n", "f:2:", "1 to 64" },
         { "class x {\n shm = 64MB\n}\n", "f:2:", "not a size" },
-        { "class x {\n slurm_constraint = 'mi50 ib'\n}\n", "f:2:", "sbatch --constraint" },
-        { "class x {\n slurm_constraint = ''\n}\n", "f:2:", "sbatch --constraint" },
+        { "class x {\n slurm_constraint = 'mi50 ib'\n}\n", "f:2:", "at character 5 & or |" },
+        { "class x {\n slurm_constraint = ''\n}\n", "f:2:", "at character 1 the name" },
+        { "class x { slurm_constraint = '\x1b[31m' }\n", "f:1:", "x1B[31m': at character 1" },
         { "class x { }\nclass x { }\n", "f:2:", "" },
         { "class 'a b' {\n}\n", "f:2:", "name" },
         { "pool third { }\n", "f:1:", "online and async" },

@@ -524,6 +524,64 @@ static void no_foreign_reason_is_overwritten_and_no_foreign_drain_cleared(void *
     peer_close(p);
 }
 
+/* The first mark's words go with it, the drain does not; and words of somebody else stay whatever our marks say. */
+static void our_reason_there_is_that_of_a_mark_that_stands(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    char reason[300];
+    uint64_t first;
+
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    first = TAILQ_FIRST(&node(f, "o1")->marks)->id;
+    snprintf(reason, sizeof(reason), "sluice: disk is slow (%s)", TAILQ_FIRST(&node(f, "o1")->marks)->owner);
+    until_world(f, "nodes", "o1", "reason", reason);
+    assert_int_equal(ask_mark(p, "o1", "fan is loud", NULL), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("nodes", "o1", "reason", reason));
+    assert_int_equal(ask_clear(p, "o1", first, false, false), 0);
+    snprintf(reason, sizeof(reason), "sluice: fan is loud (%s)", TAILQ_FIRST(&node(f, "o1")->marks)->owner);
+    until_world(f, "nodes", "o1", "reason", reason);
+    assert_true(world_has("nodes", "o1", "state", "idle+drain"));
+    fx_turn(f, 0.3);
+    assert_int_equal(acts("drain o1"), 2);
+    assert_int_equal(acts("undrain o1"), 0);
+    /* Slurm has made something else of our words: they are not said again and again */
+    say("node o1 idle+drain 'sluice: fan is' root");
+    fx_turn(f, 0.3);
+    assert_int_equal(acts("drain o1"), 2);
+    until_alarm(f, "SlurmContested", NULL);
+    /* an administrator's stay */
+    say("node o1 idle+drain 'no power' anna");
+    until_marked(f, "o1", "state", "no power");
+    assert_int_equal(ask_mark(p, "o1", "fan is gone", NULL), 0);
+    assert_int_equal(ask_clear(p, "o1", TAILQ_FIRST(&node(f, "o1")->marks)->id, false, false), 0);
+    fx_turn(f, 0.3);
+    assert_true(world_has("nodes", "o1", "reason", "no power"));
+    assert_int_equal(acts("drain o1"), 2);
+    peer_close(p);
+}
+
+/* An answer that came while a command about the node was under way is not taken: when that command fails what it said is asked for again. */
+static void what_slurm_said_while_a_command_hung_is_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct peer *p = person(f);
+    char *text = conf_text(0.5);
+
+    fx_conf(f, text);
+    free(text);
+    sluiced_reload(&f->d);
+    fx_turn(f, 0.5);
+    say("how act silent");
+    assert_int_equal(ask_mark(p, "o1", "disk is slow", NULL), 0);
+    assert_int_equal(ask_clear(p, "o1", 0, false, false), 0);
+    say("node o1 idle+drain 'no power' anna");
+    until_marked(f, "o1", "state", "no power");
+    assert_int_equal(acts("drain o1"), 0);
+    peer_close(p);
+}
+
 static void both_stores_agree_again_after_a_restart_of_either(void **state)
 {
     struct fixture *f = *state;
@@ -1184,6 +1242,47 @@ static void a_lease_is_had_while_there_is_work_and_given_back_then(void **state)
     peer_close(p);
 }
 
+/* Its class asks for features of Slurm: they go with the lease; a node that has them not is asked for none, says why, and keeps none from the others. */
+static void a_lease_asks_for_the_features_of_its_class(void **state)
+{
+    struct fixture *f = *state;
+    char *text = conf_text(5), *more;
+    struct peer *p = person(f), *w = lent_worker(f, "a1"), *v = lent_worker(f, "a2");
+
+    more = mem_printf("%s%s", "class mi50 { devices = 1  shm = 1M  nominal_ms = 300  slurm_constraint = 'mi50&(ib|eth)' }", strchr(text, '\n'));
+    free(text);
+    fx_conf(f, more);
+    sluiced_reload(&f->d);
+    free(more);
+    say("node a1 idle '' '' mi100,ib");
+    say("node a2 idle '' '' eth,mi50");
+    flow_double.tasks = 10;
+    until_world(f, "leases", "a2", "state", "running");
+    assert_true(world_has("leases", "a2", "constraint", "mi50&(ib|eth)"));
+    until_told(f, v, SLUICE__PARKING__DEVICES_WORK);
+    assert_string_equal(info(p, "a1")->lease, "none");
+    assert_string_equal(info(p, "a1")->lease_why, "its features are mi100,ib in Slurm, and class mi50 wants 'mi50&(ib|eth)' there (slurm_constraint): no lease is asked for");
+    {
+        bool queued;
+        char *why = slurm_lease_why(node(f, "a1"), &queued);
+
+        assert_non_null(strstr(why, "wants 'mi50&(ib|eth)' there"));
+        assert_false(queued);
+        free(why);
+    }
+    say("lease a2");                     /* lost: another one is asked for, there */
+    say("node a2 idle");                 /* and cannot be had any more */
+    fx_turn(f, 1.5);
+    assert_int_equal(acts("lease a1") + acts("lease a2"), 1);
+    assert_non_null(strstr(info(p, "a2")->lease_why, "it has no features in Slurm"));
+    until_alarm(f, "SlurmRefused", NULL);
+    say("node a1 idle '' '' mi50,ib");
+    until_world(f, "leases", "a1", "state", "running");
+    peer_close(w);
+    peer_close(v);
+    peer_close(p);
+}
+
 /* A lease that Slurm refuses backs off by itself: what else is wanted is asked for at the next look, and no trouble is left when it is wanted no more. */
 static void a_lease_that_is_refused_keeps_no_mark_waiting(void **state)
 {
@@ -1486,6 +1585,8 @@ int main(void)
         FARM(a_drain_that_was_forgotten_while_we_were_away_stays_a_mark),
         FARM(our_marks_are_told_to_slurm_and_taken_back),
         FARM(no_foreign_reason_is_overwritten_and_no_foreign_drain_cleared),
+        FARM(our_reason_there_is_that_of_a_mark_that_stands),
+        FARM(what_slurm_said_while_a_command_hung_is_heard),
         FARM(both_stores_agree_again_after_a_restart_of_either),
         FARM(a_drain_that_was_cut_short_is_known_by_its_mark),
         FARM(a_foreign_reservation_is_a_mark_where_the_node_is_ours),
@@ -1510,6 +1611,7 @@ int main(void)
         FARM(a_retired_node_leaves_after_a_restart_too),
         FARM(a_cancelled_move_leaves_things_as_they_were),
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
+        FARM(a_lease_asks_for_the_features_of_its_class),
         FARM(a_lease_that_is_refused_keeps_no_mark_waiting),
         FARM(what_is_wanted_no_more_is_no_trouble),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
