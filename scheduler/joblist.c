@@ -27,6 +27,8 @@ const char *job_why(const struct job *j)
         return "Held";
     if (j->full && !j->ended)
         return j->full;
+    if (j->ended && j->work.records > 0)
+        return "Unpublished";
     if (j->ended || j->n[TASK_WAITING] == 0)
         return NULL;
     const char *waits = job_waits_for(j);

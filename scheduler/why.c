@@ -12,6 +12,7 @@
 #include <string.h>
 #include "clock.h"
 #include "mem.h"
+#include "settle.h"
 #include "slurm_farm.h"
 #include "str.h"
 
@@ -294,6 +295,24 @@ static void aside_add(Sluice__Why *m, const struct job *j)
                                              n == 1 ? "is" : "are", n == 1 ? "it" : "them", j->work.id));
 }
 
+static bool has_unpublished(const struct job *j, const struct node *n)
+{
+    for (const struct record *r = j->work.flow->records; r; r = r->hh.next) {
+        if (r->work == &j->work && r->publish && !r->published && r->node && strcmp(r->node, n->name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of a job that is over: what is done, and not to be seen yet. */
+static void unpublished_add(Sluice__Why *m, const struct job *j)
+{
+    for (const struct node *n = j->work.records > 0 ? farm_first(j->jobs->d->farm) : NULL; n; n = n->hh.next) {
+        if (has_unpublished(j, n))
+            line_count(m, "Unpublished", "results that are accepted have no final name yet: the node is away, and no other one finds them; they come with it, or are lost when it is retired", n);
+    }
+}
+
 static int why_job(struct job *j, Sluice__Why *m)
 {
     m->of = mem_printf("job %" PRIu64, j->work.id);
@@ -307,6 +326,7 @@ static int why_job(struct job *j, Sluice__Why *m)
              mem_printf("%" PRIu64 " of %" PRIu64 " TFs done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " files skipped%s%s", j->n[TASK_DONE], j->n_tasks,
                         j->n[TASK_FAILED], j->n[TASK_CANCELLED], j->skipped_files, j->why ? ": " : "", j->why ? j->why : ""));
     aside_add(m, j);
+    unpublished_add(m, j);
     return 0;
 }
 

@@ -170,6 +170,9 @@ accepted_and_killed() {
   fake_worker n002
   wait_until 20 grep -q "job $ID TF 0: node n001, which has its result, is away: node n002 is asked" "$FARM/sluiced.log"
   wait_until 20 job_is "$ID" '[.state, .done, .failed] | map(tostring) | join(" ")' "done 1 0"
+  wait_until 40 is '.jobs[0].why' Unpublished sluice job show "$ID"
+  sluice why "$ID" --json >"$FARM/why"
+  jq -e '[.. | objects | select(.code? == "Unpublished") | .nodes] == [["n001"]]' "$FARM/why"
   [ "$(ls "$DISK" | grep -c "a[0-9]*-[0-9]*-j$ID\$")" -eq 2 ]
   fake_worker n001 "${IN_disk[@]}"
   wait_until 20 eval '[ "$(ls "$DISK" | paste -sd" ")" = "$name $name.json" ]'

@@ -666,6 +666,9 @@ static void what_its_worker_does_not_publish_another_one_does(void **state)
     assert_int_equal(the_job(id)->work.records, 1);
     assert_int_equal(tally_sum(the_job(id)->work.failures), 0);
     assert_null(asked_for_another(n2, 50));              /* there is nobody else; each again after a while, also after a restart */
+    assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);   /* by its totals; people are told what is missing */
+    assert_string_equal(job_why(the_job(id)), "Unpublished");
+    why_is(id, "Unpublished");
     assert_non_null(v = asked_for_another(n2, 20));
     FREE(v);
     world_restart();
@@ -679,6 +682,7 @@ static void what_its_worker_does_not_publish_another_one_does(void **state)
     world_turn();
     assert_int_equal(the_job(id)->n[TASK_DONE], 1);
     assert_int_equal(the_job(id)->work.records, 0);
+    assert_null(job_why(the_job(id)));
     assert_int_equal(the_job(id)->state, SLUICE__JOB_STATE__JOB_DONE);
     world_connect(n1, NULL, 0, NULL);
     world_turn();
