@@ -117,7 +117,8 @@ void health_registered(struct node *n)
     health_configured(n);
     look_at_class(n, class);
     look_at_clock(n);
-    health_devices(n, n->registered->devices, n->registered->n_devices);
+    if (n->registered->n_devices > 0)    /* none: they may not be known yet; the reports say */
+        health_devices(n, n->registered->devices, n->registered->n_devices);
     health_gone_parts(n, class);
 }
 
@@ -186,6 +187,15 @@ static void look_at_check(struct node *n, const Sluice__Check *c)
     health_fact(n, NULL, owner, "hw", level[c->state], reason);
 }
 
+/* A driver that answered late, or a card that is back: what was short when the worker registered is so no more. */
+static void look_who_came(struct node *n)
+{
+    const struct conf_class *class = conf_class_find(n->d->conf, n->class);
+
+    if (class != NULL && n->report->n_devices >= class->devices)
+        health_fact(n, NULL, "hardware", "hw", LEVEL_GOOD, NULL);
+}
+
 void health_report(struct node *n)
 {
     const struct conf_health *conf = &n->d->conf->health;
@@ -193,8 +203,10 @@ void health_report(struct node *n)
 
     if (!n->added)
         return;
-    if (r->n_devices > 0)
+    if (r->n_devices > 0 || str_equal(r->word, "DeviceMissing"))         /* DeviceQuery, a driver that does not answer, accuses none */
         health_devices(n, r->devices, r->n_devices);
+    if (mark_automatic_find(n, NULL, "health", "hardware") != NULL)
+        look_who_came(n);
     look_at_clock(n);
     look_at_room(n, "disk", "disk", r->has_disk_free, r->disk_free, conf->disk_min);
     look_at_room(n, "memory-left", "memory", r->has_memory_free, r->memory_free, conf->memory_min);

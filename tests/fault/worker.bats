@@ -284,9 +284,54 @@ marks_of() { json ".nodes[] | select(.name == \"$1\") | [.marks[] | [.part, .sev
   [[ $(marks_of lab-1) == *"$gone|block|health|"*"$gone"* ]]
   sluice node show lab-1 | grep -F "$gone"
   node_is lab-1 .usable true
+  # and after one more reboot there is none
+  kill -TERM "$PID_one"; wait_until 10 ended "$PID_one"
+  gpus
+  with_gpus
+  wait_until 10 node_is lab-1 '[.state, ([.marks[] | select(.owner == "device" and .severity == "block") | .part] | unique | length)] | map(tostring) | join(" ")' "error 3"
+  kill -TERM "$PID_one"; wait_until 10 ended "$PID_one"
+  gpus $(printf '%s\n' 0000:03:00.0 0000:26:00.0 0000:c1:00.0 | grep -v "$gone")
+  with_gpus
+  sluice clear lab-1 "the riser sat loose" --any-owner >/dev/null
+  wait_until 10 node_is lab-1 .usable true
   # a pool that wants its nodes whole
   echo 'pool online { degraded = no }' >>"$FARM/conf"; kill -HUP "$PID_sluiced"
   wait_until 10 node_is lab-1 '[.usable, (.why | index("DeviceMissing") != null)] | map(tostring) | join(" ")' "false true"
+  sluice check
+}
+
+@test "B68 a query for devices that hangs for ever: it is given up in its time and not started without limit, the heart beats on and says since when, the device is marked" {
+  bench 'devices = 2 shm = "16M" gpu_arch = gfx906' 'query_timeout = 0.8'
+  mkdir "$FARM/gpus"
+  gpus 0000:03:00.0 0000:c1:00.0
+  queries() { pgrep -fc "$SLUICE_BUILDDIR/tests/fake/reco (devices|usage)" || true; }
+  for how in hang deaf; do                       # deaf: TERM is ignored, too
+    echo "$how" >"$FARM/gpus/query"
+    with_gpus
+    wait_until 20 node_is lab-1 '[.state, (.trouble // "" | test("device query stuck since [0-9]"))] | map(tostring) | join(" ")' "error true"
+    json '.nodes[] | select(.name == "lab-1") | .trouble' sluice nodes
+    sluice status --json | jq -e '.status[0].alarms[] | select(.word == "WorkerTrouble") | .text | test("device query stuck since")'
+    for _ in {1..10}; do
+      [ "$(queries)" -le 1 ]
+      node_is lab-1 '.contact == "up" and .last_contact_s < 2' true
+      sleep 0.2
+    done
+    rm "$FARM/gpus/query"
+    wait_until 20 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+    wait_until 10 node_is lab-1 '[.usable, (.trouble // ""), (.marks | length)] | map(tostring) | join("|")' "true||0" || { marks_of lab-1; sluice why lab-1; sluice node history lab-1; false; }      # nor a note that none was there
+    # later: a process has ended, and whether its memory is free cannot be asked
+    echo "$how" >"$FARM/gpus/query"
+    kill -KILL "$(json '.nodes[] | select(.name == "lab-1") | .devices[] | select(.serial == "0000:c1:00.0") | .pid' sluice nodes)"
+    wait_until 20 node_is lab-1 '[.marks[] | [.part, .severity, .owner_kind] | join(" ")] | join("; ")' "0000:c1:00.0 block health"
+    marks_of lab-1
+    [[ $(marks_of lab-1) == *"device query stuck since"* ]]
+    node_is lab-1 '[.contact, .usable] | map(tostring) | join(" ")' "up true"
+    [ "$(queries)" -le 1 ]
+    rm "$FARM/gpus/query"
+    wait_until 20 node_is lab-1 '[.devices[].state] | join(" ")' "free free"
+    wait_until 10 node_is lab-1 '.marks | length' 0
+    kill -TERM "$PID_one"; wait_until 10 ended "$PID_one"
+  done
   sluice check
 }
 
