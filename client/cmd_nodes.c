@@ -108,14 +108,14 @@ static json_t *make_pinned(const json_t *node)
 /* As sinfo would say it, with the reason that stands there. */
 static json_t *make_slurm(const json_t *node)
 {
-    const json_t *slurm = json_object_get(node, "slurm");
+    const json_t *slurm = json_object_get(node, "slurm"), *as_of = json_object_get(slurm, "as_of");
     const char *state = json_string_value(json_object_get(slurm, "state")), *reason = json_string_value(json_object_get(slurm, "reason"));
 
     if (!json_is_object(slurm))
         return NULL;
     if (state == NULL)
         return json_string("no answer yet");
-    return json_sprintf("%s%s%s%s", json_object_get(slurm, "as_of") != NULL ? "(silent) " : "", state, reason == NULL ? "" : ": ", reason == NULL ? "" : reason);
+    return json_sprintf("%s%s%s%s", as_of != NULL && !json_is_null(as_of) ? "(silent) " : "", state, reason == NULL ? "" : ": ", reason == NULL ? "" : reason);
 }
 
 static const struct column columns[] = {

@@ -307,7 +307,7 @@ quiet_looks() {
   wait_until 10 is '.nodes[0].marks | length' 0 sluice node show n1
   # both words side by side
   sl scontrol update nodename=n1 state=drain reason="fan is loud"
-  wait_until 10 nodes_say "n1 online bad *drain* fan is loud*"
+  wait_until 10 nodes_say "n1 online bad idle+drain*: fan is loud*"
   sl scontrol update nodename=n1 state=resume
   sl scontrol update reservationname=sluice-n1 endtime=now+2days
   wait_until 10 lasts_a_year n1
