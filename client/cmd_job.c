@@ -4,12 +4,14 @@
 #include "command.h"
 
 #include "call.h"
+#include "change.h"
 #include "mem.h"
 #include "message.h"
 #include "show.h"
 #include "stages.h"
 #include "str.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,67 +104,214 @@ int cmd_job_show(struct context *ctx, const struct args *a, struct err *e)
     return r;
 }
 
-/* --- what one does with it: silent, unless the job as it is then is asked for --------------- */
+/* --- what one does with them: one after the other, each told of ------------------------------ */
 
-static int change(struct context *ctx, const ProtobufCMessage *q, struct err *e)
+/* What a command does with each of its jobs, and what it says of one that it was done with: a job as it is then. */
+struct verb {
+    Sluice__Jobs *(*ask)(struct context *ctx, const struct args *a, uint64_t id, const char *reason, struct err *e);
+    char *(*done)(const Sluice__Job *j);
+    bool reasons;                   /* takes one */
+};
+
+/* A sentence rather than a number: has letters, and a first digit only before other words. */
+static bool is_words(const char *text)
 {
-    Sluice__Jobs *jobs = call(ctx, q, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
-    int r;
+    bool letters = false;
+
+    for (const char *p = text; *p != '\0'; p++)
+        letters = letters || isalpha((unsigned char)*p) || (unsigned char)*p >= 0x80;
+    return letters && (!isdigit((unsigned char)text[0]) || strchr(text, ' ') != NULL);
+}
+
+/* The reason: --reason, or last behind the numbers; n: how many of the arguments are numbers. NULL is in *reason when there is none. */
+static int take_reason(const struct args *a, int *n, const char **reason, struct err *e)
+{
+    const char *option = args_text(a, "reason", NULL), *last = a->at[a->n - 1];
+    bool words = a->n > 1 && is_words(last);
+
+    *n = a->n - words;
+    *reason = option != NULL ? option : words ? last : NULL;
+    if (option != NULL && words)
+        return err_set(e, ERR_USAGE, "%s: the reason is wanted once, '%.60s' and --reason are two", a->command->name, last);
+    return *reason != NULL ? change_check_reason(*reason, e) : 0;
+}
+
+/* The jobs' numbers, each once, in the order given. How many; 0: one is none, e is set. */
+static size_t job_ids(const struct args *a, int n, bool reasons, uint64_t *id, struct err *e)
+{
+    size_t found = 0, seen;
+
+    for (int i = 0; i < n; i++) {
+        if (args_id("job", a->at[i], &id[found], e) < 0) {
+            if (reasons && i > 0)
+                err_set(e, ERR_USAGE, "'%.60s': a job's number is wanted, or, last, a reason in words; --reason TEXT takes any", a->at[i]);
+            return 0;
+        }
+        for (seen = 0; id[seen] != id[found]; seen++)
+            ;
+        found += seen == found;
+    }
+    return found;
+}
+
+static void say_done(const struct verb *v, const struct args *a, const Sluice__Job *j, const char *reason)
+{
+    char *what, *shown;
+
+    if (args_has(a, "quiet"))
+        return;
+    what = v->done(j);
+    shown = reason != NULL ? show_text(reason) : NULL;
+    printf("job %" PRIu64 ": %s%s%s\n", j->id, what, shown != NULL ? ": " : "", shown != NULL ? shown : "");
+    fflush(stdout);                 /* before what is said of the next one */
+    free(what);
+    free(shown);
+}
+
+/* One of them; the job goes into the list of a listing, or is told of. */
+static int change_job(struct context *ctx, const struct args *a, const struct verb *v, uint64_t id, const char *reason, json_t *list, struct err *e)
+{
+    Sluice__Jobs *jobs = v->ask(ctx, a, id, reason, e);
+    json_t *shown;
 
     if (jobs == NULL)
         return -1;
-    r = ctx->mode == SHOW_TABLE && ctx->fields == NULL ? 0 : show_job(ctx, jobs, e);
+    shown = message_list(&jobs->base, "jobs");
+    json_array_extend(list, shown);
+    if (jobs->n_jobs > 0 && ctx->mode == SHOW_TABLE && ctx->fields == NULL)
+        say_done(v, a, jobs->jobs[0], reason);
+    json_decref(shown);
     call_free(jobs);
+    return 0;
+}
+
+/* Of several, each that is refused is told of at once, and the others go on; the exit status is that of the first. */
+static int change_each(struct context *ctx, const struct args *a, const struct verb *v, const uint64_t *id, size_t n, const char *reason, json_t *list,
+                       struct err *e)
+{
+    int first = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (change_job(ctx, a, v, id[i], reason, list, e) == 0)
+            continue;
+        if (n == 1 || e->code == ERR_UNREACHABLE || e->code == ERR_PROTOCOL)
+            return -1;
+        char *text = show_sentence(e->text);
+        fprintf(stderr, "sluice: %s\n", text);
+        free(text);
+        first = first == 0 ? (int)e->code : first;
+    }
+    return first;
+}
+
+static int change_jobs(struct context *ctx, const struct args *a, const struct verb *v, struct err *e)
+{
+    const char *reason = NULL;
+    uint64_t *id;
+    json_t *list;
+    size_t n = 0;
+    int words = a->n, r = -1;
+
+    if (show_columns_help(ctx, &listing))
+        return 0;
+    if (show_columns_check(ctx, &listing, e) < 0 || (v->reasons && take_reason(a, &words, &reason, e) < 0))
+        return -1;
+    id = mem_array((size_t)a->n, sizeof(*id));
+    list = json_array();
+    if ((n = job_ids(a, words, v->reasons, id, e)) > 0)
+        r = change_each(ctx, a, v, id, n, reason, list, e);
+    if (json_array_size(list) > 0 && (ctx->mode != SHOW_TABLE || ctx->fields != NULL) && show_list(ctx, &listing, NULL, json_incref(list), e) < 0)
+        r = -1;
+    json_decref(list);
+    free(id);
     return r;
 }
 
-/* The job's number, once all that was given is good. */
-static int change_args(struct context *ctx, const struct args *a, uint64_t *id, struct err *e)
+static Sluice__Jobs *ask_cancel(struct context *ctx, const struct args *a, uint64_t id, const char *reason, struct err *e)
 {
-    return show_columns_check(ctx, &listing, e) < 0 ? -1 : args_id("job", a->at[0], id, e);
+    Sluice__CancelJob q = SLUICE__CANCEL_JOB__INIT;
+
+    (void)a;
+    q.has_id = 1;
+    q.id = id;
+    q.reason = (char *)reason;
+    return call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
+}
+
+static Sluice__Jobs *ask_hold(struct context *ctx, const struct args *a, uint64_t id, const char *reason, struct err *e)
+{
+    Sluice__HoldJob q = SLUICE__HOLD_JOB__INIT;
+
+    (void)a;
+    q.has_id = 1;
+    q.id = id;
+    q.reason = (char *)reason;
+    return call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
+}
+
+static Sluice__Jobs *ask_release(struct context *ctx, const struct args *a, uint64_t id, const char *reason, struct err *e)
+{
+    Sluice__ReleaseJob q = SLUICE__RELEASE_JOB__INIT;
+
+    (void)a;
+    (void)reason;
+    q.has_id = 1;
+    q.id = id;
+    return call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
+}
+
+static Sluice__Jobs *ask_rerun(struct context *ctx, const struct args *a, uint64_t id, const char *reason, struct err *e)
+{
+    Sluice__RerunJob q = SLUICE__RERUN_JOB__INIT;
+
+    (void)reason;
+    q.has_id = q.has_all = 1;
+    q.id = id;
+    q.all = !args_has(a, "failed");
+    return call(ctx, &q.base, SLUICE__TYPE__JOBS, CALL_LIMIT_S, e);
+}
+
+static char *done_cancel(const Sluice__Job *j)
+{
+    return mem_printf("cancelled, %" PRIu64 " of %" PRIu64 " TFs were done", j->done, j->tasks);
+}
+
+static char *done_hold(const Sluice__Job *j)
+{
+    return j->running > 0 ? mem_printf("held, %" PRIu64 " TFs that nodes have go on to their end", j->running) : mem_strdup("held");
+}
+
+static char *done_release(const Sluice__Job *j)
+{
+    char *word = message_enum_word(&sluice__job_state__descriptor, (int)j->state), *text = mem_printf("released, it is %s", word);
+
+    free(word);
+    return text;
+}
+
+static char *done_rerun(const Sluice__Job *j)
+{
+    return mem_printf("runs again, %" PRIu64 " of %" PRIu64 " TFs", j->waiting + j->running, j->tasks);
 }
 
 int cmd_job_cancel(struct context *ctx, const struct args *a, struct err *e)
 {
-    Sluice__CancelJob q = SLUICE__CANCEL_JOB__INIT;
-
-    if (show_columns_help(ctx, &listing))
-        return 0;
-    q.has_id = 1;
-    q.reason = a->n > 1 ? a->at[1] : NULL;
-    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+    return change_jobs(ctx, a, &(struct verb){ ask_cancel, done_cancel, true }, e);
 }
 
 int cmd_job_hold(struct context *ctx, const struct args *a, struct err *e)
 {
-    Sluice__HoldJob q = SLUICE__HOLD_JOB__INIT;
-
-    if (show_columns_help(ctx, &listing))
-        return 0;
-    q.has_id = 1;
-    q.reason = a->n > 1 ? a->at[1] : NULL;
-    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+    return change_jobs(ctx, a, &(struct verb){ ask_hold, done_hold, true }, e);
 }
 
 int cmd_job_release(struct context *ctx, const struct args *a, struct err *e)
 {
-    Sluice__ReleaseJob q = SLUICE__RELEASE_JOB__INIT;
-
-    if (show_columns_help(ctx, &listing))
-        return 0;
-    q.has_id = 1;
-    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+    return change_jobs(ctx, a, &(struct verb){ ask_release, done_release, false }, e);
 }
 
 int cmd_job_rerun(struct context *ctx, const struct args *a, struct err *e)
 {
-    Sluice__RerunJob q = SLUICE__RERUN_JOB__INIT;
-
-    if (show_columns_help(ctx, &listing))
-        return 0;
-    q.has_id = q.has_all = 1;
-    q.all = !args_has(a, "failed");
-    return change_args(ctx, a, &q.id, e) < 0 ? -1 : change(ctx, &q.base, e);
+    return change_jobs(ctx, a, &(struct verb){ ask_rerun, done_rerun, false }, e);
 }
 
 /* --- its time-frames ------------------------------------------------------------------------ */

@@ -29,6 +29,8 @@
     { "workflow", 0, "NAME",            "default decode" WORKFLOWS(WORKFLOW_HELP) }, \
     { "backend",  0, "STAGE=BACKEND,...", "where stages run, " BACKENDS_HELP }, \
     { "set",      0, "STAGE.OPTION=V,...", "options of stages" }
+#define QUIET_ROW { "quiet", 0, NULL, "no messages" }
+#define REASON_ROW { "reason", 0, "TEXT", "why; may stand last instead, in words" }
 #define RUN_ROWS \
     { "name",       0, "NAME",  "name of the run" }, \
     { "sources",    0, "N",     "sources that a time-frame has parts from" }, \
@@ -160,7 +162,7 @@ const struct command commands[] = {
            { "hold", 0, NULL, "not before it is released" },
            { "output", 0, "DIR", "folder of the results" },
            { "wait", 0, NULL, "until it ends; the exit status is its outcome" },
-           { "quiet", 0, NULL, "no messages" },
+           QUIET_ROW,
            WORKFLOW_ROWS) },
     { "jobs",       cmd_jobs,       NEEDS_SLUICED | SHOWS, 0, 0, "", "the jobs that are not over",
       ROWS({ "all", 0, NULL, "ended ones too" },
@@ -169,11 +171,12 @@ const struct command commands[] = {
     { "job show",   cmd_job_show,   NEEDS_SLUICED | SHOWS, 1, 1, "ID", "all about one job", NULL },
     { "job tfs",    cmd_job_tfs,    NEEDS_SLUICED | SHOWS, 1, 1, "ID", "its time-frames, one a line",
       ROWS({ "state", 't', "STATE,...", "waiting running done failed skipped set-aside cancelled" }) },
-    { "job cancel", cmd_job_cancel, NEEDS_SLUICED | SHOWS, 1, 2, "ID [REASON]", "ends a job", NULL },
-    { "job hold",   cmd_job_hold,   NEEDS_SLUICED | SHOWS, 1, 2, "ID [REASON]", "gives out nothing more of it; what nodes have of it goes on", NULL },
-    { "job release", cmd_job_release, NEEDS_SLUICED | SHOWS, 1, 1, "ID", "a held job goes on", NULL },
-    { "job rerun",  cmd_job_rerun,  NEEDS_SLUICED | SHOWS, 1, 1, "ID", "runs a job that is over again; its results and logs so far stay",
-      ROWS({ "failed", 0, NULL, "only what failed or was cancelled of it" }) },
+    { "job cancel", cmd_job_cancel, NEEDS_SLUICED | SHOWS | MANY, 1, 0, "ID... [REASON]", "ends jobs", ROWS(REASON_ROW, QUIET_ROW) },
+    { "job hold",   cmd_job_hold,   NEEDS_SLUICED | SHOWS | MANY, 1, 0, "ID... [REASON]", "gives out nothing more of jobs; what nodes have of them goes on",
+      ROWS(REASON_ROW, QUIET_ROW) },
+    { "job release", cmd_job_release, NEEDS_SLUICED | SHOWS | MANY, 1, 0, "ID...", "held jobs go on", ROWS(QUIET_ROW) },
+    { "job rerun",  cmd_job_rerun,  NEEDS_SLUICED | SHOWS | MANY, 1, 0, "ID...", "runs jobs that are over again; their results and logs so far stay",
+      ROWS({ "failed", 0, NULL, "only what failed or was cancelled of them" }, QUIET_ROW) },
     { "wait",       cmd_wait,       NEEDS_SLUICED | SHOWS, 2, 2, "job|run|move ID", "until it ends; the exit status is its outcome",
       ROWS({ "timeout", 0, "DURATION", "at most so long" }) },
     { "why",        cmd_why,        NEEDS_SLUICED | SHOWS | NAMES_NODE, 1, 1, "JOB|JOB_N|NODE", "why a job, a time-frame of it or a node does not run, with the nodes by cause", NULL },

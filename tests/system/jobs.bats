@@ -131,6 +131,54 @@ overtaken() { sluice submit "$(sample 2)" --workflow none --wait --quiet >/dev/n
   sluice check
 }
 
+# asked STATUS STDOUT COMMAND...: with that exit status and exactly that on standard output.
+asked() {
+  local expect=$1 text=$2
+  shift 2
+  run --separate-stderr "$@"
+  [ "$status" -eq "$expect" ] && [ "$output" = "$text" ] || { echo "$*: $status"; echo "$output"; echo "$stderr"; false; }
+}
+
+@test "hold, release, cancel and rerun take several jobs and say of each what was done; what looks like a number is no reason" {
+  async_farm
+  for name in a b c d; do ids+=("$(sluice submit "$(samples)" --workflow none --hold --name "$name")"); done
+  read -r a b c d <<<"${ids[*]}"
+  asked 0 "job $a: released, it is waiting
+job $b: released, it is waiting" sluice job release "$a" "$b" "$a"
+  for j in "$a" "$b"; do sluice wait job "$j" --timeout 60s; done
+  asked 0 "job $c: cancelled, 0 of 3 TFs were done: wrong night
+job $d: cancelled, 0 of 3 TFs were done: wrong night" sluice job cancel "$c" "$d" "wrong night"
+  [ "$(json '.jobs[] | select(.id == ('"$c,$d"')) | .state + " " + .why' sluice jobs --all)" = "cancelled wrong night
+cancelled wrong night" ]
+
+  # each on its own: what one is refused for keeps back nothing of the others, and its exit status is that of all
+  asked 4 "job $c: runs again, 3 of 3 TFs
+job $d: runs again, 3 of 3 TFs" sluice job rerun "$c" "$a" 999 "$d" --failed
+  [ "$stderr" = "sluice: job $a: none of its TFs failed or was cancelled
+sluice: no job 999" ]
+  asked 3 "" sluice job rerun 999 "$a" --failed
+  for j in "$c" "$d"; do sluice wait job "$j" --timeout 60s; done
+
+  # quiet, a document, a reason by its option
+  read -r a b <<<"$(sluice submit "$(sample 2)" --hold --name e) $(sluice submit "$(sample 2)" --hold --name f)"
+  asked 0 "" sluice job hold "$a" "$b" --quiet --reason "3"
+  is '[.jobs[].why] | join(" ")' "3 3" sluice jobs
+  is '[.jobs[].id] | join(" ")' "$a $b" sluice job hold "$a" "$b"
+  asked 0 "$a|held
+$b|held" sluice job hold "$a" "$b" --parsable --no-header -o id,state
+
+  # nothing is done when one of them is no number
+  for wrong in "$b $a-$b" "$a words $b" "$a [1-9]" "$a $b," "$a 12x" "$a $b words --reason more"; do
+    run --separate-stderr sluice job cancel $wrong
+    [ "$status" -eq 2 ] || { echo "$wrong: $status $stderr"; false; }
+  done
+  run --separate-stderr sluice job hold "$a" 12x
+  [ "$stderr" = "sluice: '12x': a job's number is wanted, or, last, a reason in words; --reason TEXT takes any" ]
+  is '[.jobs[].state] | unique | join(" ")' held sluice jobs
+  asked 0 "job $a: cancelled, 0 of 1 TFs were done: 3 disks are full
+job $b: cancelled, 0 of 1 TFs were done: 3 disks are full" sluice job cancel "$a" "$b" "3 disks are full"
+}
+
 @test "wait tells the outcome with --json, too, and keeps its exit status" {
   farm_up --nodes mi50:2 --nominal mi50=1
   told() { local expect=$1 rc=0; shift; sluice wait "$@" --json >"$FARM/waited" || rc=$?; [ "$rc $(jq -c '.waits[0] | [.kind, .id, .exit, .text != null]' "$FARM/waited")" = "$expect" ]; }
