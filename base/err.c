@@ -31,6 +31,16 @@ put(char *text, size_t size, const char *fmt, va_list ap)
         cut_mark(text, size);
 }
 
+enum err_code err_of_errno(int error)
+{
+    return error == ENOENT ? ERR_NOT_FOUND : error == EACCES || error == EPERM ? ERR_PERMISSION : ERR_FAILED;
+}
+
+enum err_code err_common(enum err_code so_far, enum err_code next)
+{
+    return so_far == ERR_NONE || so_far == next ? next : ERR_FAILED;
+}
+
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
     va_list ap;

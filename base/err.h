@@ -25,6 +25,11 @@ enum err_code {
     ERR_LOST        = 12,
 };
 
+/* What an errno means for a file that somebody named: not there, not permitted, or anything else. */
+enum err_code err_of_errno(int error);
+/* The code that all have in common, so far `so_far` (ERR_NONE: nothing yet): ERR_FAILED when they differ. */
+enum err_code err_common(enum err_code so_far, enum err_code next);
+
 struct err {
     enum err_code code;
     char          text[512];

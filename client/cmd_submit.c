@@ -184,18 +184,21 @@ static void input_free(Sluice__InputFile *f)
 static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, struct err *e)
 {
     size_t tfs = 0, skipped = 0;
-    bool all_missing = l->n_empty == 0, alone = l->n + l->n_empty == 1;
+    enum err_code all = ERR_NONE;                            /* of those that are skipped */
+    bool alone = l->n + l->n_empty == 1;
     struct scan *scans = read_files(l, quiet);
 
     q->files = mem_array(l->n + l->n_empty + 1, sizeof(*q->files));
     for (size_t i = 0; i < l->n + l->n_empty; i++) {
-        all_missing = all_missing && i < l->n && scans[i].missing;
+        enum err_code code = i < l->n ? scans[i].code : l->empty[i - l->n].code;
         Sluice__InputFile *f = i < l->n ? input_file(l->path[i], &scans[i]) : input_skipped(l->empty[i - l->n].path, l->empty[i - l->n].text);
 
         q->files[q->n_files++] = f;
         tfs += f->n_tfs + f->n_sizes;
-        if (f->text != NULL)
-            say_skipped(i < l->n ? l->path[i] : l->empty[i - l->n].path, f->text, ++skipped, quiet || alone);
+        if (f->text == NULL)
+            continue;
+        all = err_common(all, code != ERR_NONE ? code : ERR_FAILED);          /* one that could be read, and is of no use */
+        say_skipped(i < l->n ? l->path[i] : l->empty[i - l->n].path, f->text, ++skipped, quiet || alone);
     }
     free(scans);
     if (skipped > NAMED_MOST && !quiet)
@@ -209,12 +212,11 @@ static int make_files(const struct paths *l, Sluice__Submit *q, bool quiet, stru
     if (l->twice > 0 && !quiet)
         fprintf(stderr, "named more than once and taken once: %zu file%s\n", l->twice, l->twice == 1 ? "" : "s");
     if (q->has_max_bad && skipped > q->max_bad)
-        return err_set(e, ERR_FAILED, "submit: %zu of the %zu files cannot be read, at most %u may be (--max-bad)", skipped, q->n_files, q->max_bad);
+        return err_set(e, all, "submit: %zu of the %zu files cannot be read, at most %u may be (--max-bad)", skipped, q->n_files, q->max_bad);
     if (tfs > 0)
         return 0;
-    enum err_code code = all_missing ? ERR_NOT_FOUND : ERR_FAILED;
-    return alone ? err_set(e, code, "%s: %s", q->files[0]->path, q->files[0]->text)
-                 : err_set(e, code, "submit: no time-frame in any of the %zu files", q->n_files);
+    return alone ? err_set(e, all, "%s: %s", q->files[0]->path, q->files[0]->text)
+                 : err_set(e, all, "submit: no time-frame in any of the %zu files", q->n_files);
 }
 
 /* --- options -------------------------------------------------------------------------------- */

@@ -31,10 +31,10 @@ static void add_taken(struct paths *p, char *path)
     p->path[p->n++] = path;
 }
 
-static void add_empty(struct paths *p, const char *path, char *text)
+static void add_empty(struct paths *p, const char *path, enum err_code code, char *text)
 {
     p->empty = mem_grow(p->empty, p->n_empty + 1, sizeof(*p->empty));
-    p->empty[p->n_empty++] = (struct empty){ mem_strdup(path), text };
+    p->empty[p->n_empty++] = (struct empty){ mem_strdup(path), text, code };
 }
 
 static int by_name(const void *a, const void *b)
@@ -121,16 +121,17 @@ static size_t add_entry(struct walk *w, char *path, const char *name, int depth)
 
     if (stat(path, &st) < 0 && !is_tf) {
         int error = errno;
+        bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
 
-        if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {         /* it may have led to a folder full of them */
-            add_empty(p, path, mem_printf("a link that leads nowhere: %s", strerror(error)));
+        if (link || err_of_errno(error) == ERR_PERMISSION) {         /* it may have been, or led to, a folder full of them */
+            add_empty(p, path, err_of_errno(error), mem_printf("%s%s", link ? "a link that leads nowhere: " : "", strerror(error)));
             found = 1;
         }
     } else if (S_ISDIR(st.st_mode)) {
         p->hidden += hidden;
         found = hidden ? 0 : add_folder(w, path, &st, depth + 1);
     } else if (is_tf && hidden) {
-        add_empty(p, path, mem_strdup("its name begins with a dot: name it to have it"));
+        add_empty(p, path, ERR_FAILED, mem_strdup("its name begins with a dot: name it to have it"));
         found = 1;
     } else if (is_tf) {
         add_taken(p, path);
@@ -149,7 +150,10 @@ static size_t add_folder(struct walk *w, const char *folder, const struct stat *
         return 1;                                /* its files are there already */
     name = depth < DEPTH_MOST ? names_in(folder, &n) : NULL;
     if (name == NULL) {
-        add_empty(w->p, folder, depth < DEPTH_MOST ? mem_strdup(strerror(errno)) : mem_printf("more than %d folders in one another", DEPTH_MOST));
+        int error = errno;
+
+        add_empty(w->p, folder, depth < DEPTH_MOST ? err_of_errno(error) : ERR_FAILED,
+                  depth < DEPTH_MOST ? mem_strdup(strerror(error)) : mem_printf("more than %d folders in one another", DEPTH_MOST));
         return 1;
     }
     for (size_t i = 0; i < n; i++) {
@@ -171,7 +175,7 @@ void paths_add(struct paths *p, const char *path)
         return;
     }
     if (add_folder(&w, whole, &st, 0) == 0)
-        add_empty(p, whole, mem_strdup("no file in this folder ends in .tf"));
+        add_empty(p, whole, ERR_FAILED, mem_strdup("no file in this folder ends in .tf"));
     walk_free(&w);
     free(whole);
 }
@@ -197,7 +201,7 @@ int paths_read(struct paths *p, const char *file, struct err *e)
     int r;
 
     if (f == NULL)
-        return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_FAILED, "%s", file);
+        return err_errno(e, err_of_errno(errno), "%s", file);
     r = read_all(f, strcmp(file, "-") == 0 ? "standard input" : file, &s, e);
     for (char *line = r == 0 ? s.p : NULL, *end; line != NULL && *line != '\0'; line = end) {
         size_t n = strcspn(line, "\n");

@@ -8,7 +8,7 @@
 
 struct paths {
     char **path; size_t n, cap;         /* absolute */
-    struct empty { char *path, *text; } *empty; size_t n_empty;       /* what gave nothing, and why: folders, links that lead nowhere, hidden files */
+    struct empty { char *path, *text; enum err_code code; } *empty; size_t n_empty;       /* what gave nothing, and why: folders, links that lead nowhere, hidden files */
     size_t hidden;                      /* folders that were passed over: their names begin with a dot */
     size_t twice;                       /* named again, perhaps by another path, and taken once */
     size_t comments;                    /* lines of lists that were passed over, each beginning with # */

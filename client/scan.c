@@ -20,6 +20,7 @@
 
 static void trouble(struct scan *s, const struct tf_err *e)
 {
+    s->code = ERR_FAILED;
     s->trouble = strstr(e->text, "offset") != NULL ? mem_strdup(e->text) : mem_printf("%s (offset %" PRIu64 ")", e->text, e->offset);
 }
 
@@ -27,14 +28,16 @@ static void trouble(struct scan *s, const struct tf_err *e)
 static void scan_one(const char *path, struct scan *s, atomic_size_t *tfs)
 {
     struct tf_err e = { 0 };
-    struct tf_file *f = tf_file_open(path, &e);
+    struct tf_file *f;
     struct tf_info info;
     int r;
 
     *s = (struct scan){ 0 };
+    errno = 0;                                   /* stays 0 where the file is there, but of the wrong kind */
+    f = tf_file_open(path, &e);
     if (f == NULL) {
+        s->code = err_of_errno(errno);
         s->trouble = mem_strdup(e.text);         /* nothing was read yet: no offset */
-        s->missing = access(path, F_OK) < 0 && errno == ENOENT;
         return;
     }
     while ((r = tf_file_next(f, &info, &e)) > 0) {

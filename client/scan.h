@@ -2,15 +2,15 @@
 #ifndef SLUICE_SCAN_H
 #define SLUICE_SCAN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "err.h"
 
 struct scan {
     struct scan_tf { uint64_t offset, size; } *tfs;
     size_t   n;
     uint64_t largest;
-    bool     missing;               /* there is no such file */
+    enum err_code code;             /* of the trouble: there is no such file, it may not be read, or ERR_FAILED */
     char    *trouble;               /* why the file is to be skipped, with the offset; NULL = it is whole */
 };
 

@@ -60,10 +60,12 @@ struct flow {
 
 /* outcheck.c - whether uid can deliver to that folder, and nothing lies there under the names of these results: a worker of the pool tries it. then is called
  * once, now or later: rc 0, also when no worker is there to be asked, and what was said (NULL: nobody was asked); -1: e says why not. Strings are
- * copied. sweep: what that job, which is over, left half there goes instead, on one node, or on `only`; without a worker -1. */
+ * copied. by_default: nobody asked for that folder, so that a refusal says how to. sweep: what that job, which is over, left half there goes instead, on one
+ * node, or on `only`; without a worker -1. */
 struct outcheck_said { const char *real; const struct node *by; bool own_disk; };       /* real: where it lies, NULL: not known */
 typedef void (*outcheck_fn)(void *arg, int rc, const struct outcheck_said *said, const struct err *e);
-struct outcheck_ask { const char *output; uint32_t uid, gid; const char *const *stem; const uint64_t *tfs; size_t n; uint64_t sweep; const struct node *only; };
+struct outcheck_ask { const char *output; uint32_t uid, gid; const char *const *stem; const uint64_t *tfs; size_t n; uint64_t sweep; const struct node *only;
+                     bool by_default; };
 void outcheck(struct flow *f, int pool, const struct outcheck_ask *ask, outcheck_fn then, void *arg);
 void outcheck_tick(struct flow *f);
 void outcheck_drop(struct flow *f);      /* at the end: each hears -1 */

@@ -67,6 +67,7 @@ struct job {
     struct spans { double seconds[65]; unsigned n; } spans;      /* of the TFs done last */
     bool     row_due;                    /* its totals are not those of its row any more */
     bool     cancelling;
+    bool     by_default;                 /* nobody named its output folder; as it is submitted only */
     char    *folder;                     /* where its output really lies, as the worker saw it that looked at it; NULL: not known */
     bool     unswept, sweeping, swept_one; double sweep_at, sweep_pause;         /* jobsweep.c */
     const struct node **to_sweep; size_t n_to_sweep;    /* those that have a folder of their own under that path, perhaps */

@@ -197,7 +197,8 @@ static int fill_job(struct job *j, struct session *s, const Sluice__Submit *m, s
     w->output = run_output(s->d->conf, workflow, m->output, e);
     if (w->output == NULL)
         return -1;
-    if (w->output[0] && (m->output == NULL || m->output[0] == '\0')) {
+    j->by_default = str_is_empty(m->output);
+    if (w->output[0] && j->by_default) {
         char *root = w->output;                  /* a folder of its own below the default one */
         w->output = mem_printf("%s/job-%" PRIu64, root, w->id);
         free(root);
@@ -482,8 +483,8 @@ static void named_then(void *arg, int rc, const struct err *e, const struct name
         tfs[n] = j->file[i].tfs;
         bytes += strlen(stem[n++]);
     }
-    outcheck(j->work.flow, POOL_ASYNC, &(struct outcheck_ask){ .output = j->work.output, .uid = j->work.uid, .gid = j->work.gid, .stem = stem, .tfs = tfs, .n = n },
-             checked_then, j);
+    outcheck(j->work.flow, POOL_ASYNC, &(struct outcheck_ask){ .output = j->work.output, .uid = j->work.uid, .gid = j->work.gid, .stem = stem, .tfs = tfs, .n = n,
+                                                              .by_default = j->by_default }, checked_then, j);
 }
 
 /* ---- Submit -------------------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ struct outcheck {
     char   asked[ASKED_MOST][64];        /* names of nodes */
     uint64_t sweep;                      /* the job; 0: it is looked at */
     const struct node *only;
+    bool   by_default;
     outcheck_fn then;
     void  *arg;
 };
@@ -110,7 +111,7 @@ void outcheck(struct flow *f, int pool, const struct outcheck_ask *ask, outcheck
     struct err e;
 
     *c = (struct outcheck){ .number = ++last ? last : ++last, .uid = ask->uid, .gid = ask->gid, .pool = pool, .output = mem_strdup(ask->output), .then = then,
-                            .arg = arg, .next = f->outchecks, .n_stems = ask->n, .sweep = ask->sweep, .only = ask->only };
+                            .arg = arg, .next = f->outchecks, .n_stems = ask->n, .sweep = ask->sweep, .only = ask->only, .by_default = ask->by_default };
     c->stem = mem_array(ask->n + 1, sizeof(*c->stem));
     c->tfs = mem_array(ask->n + 1, sizeof(*c->tfs));
     for (size_t i = 0; i < ask->n; i++) {
@@ -142,7 +143,8 @@ void outcheck_answer(struct session *s, uint32_t id, const void *m)
         over(f, c, 0, &(struct outcheck_said){ str_is_empty(x->real) ? NULL : x->real, s->node, x->own_disk }, NULL);
         return;
     }
-    char *says = mem_printf("node %s says: %s", s->node->name, x->text ? x->text : "no");
+    char *says = mem_printf("node %s says: %s%s", s->node->name, x->text ? x->text : "no",
+                            c->by_default ? "; that is the default folder, --output DIR names another one" : "");
     int room = (int)sizeof(e.text) - 60 - (int)strlen(says);                     /* the reason whole, of the folder what has room */
     err_set(&e, x->code <= ERR_LOST ? (enum err_code)x->code : ERR_FAILED, "results cannot be put into the output folder %.*s: %s", room > 0 ? room : 0, c->output, says);
     free(says);

@@ -191,5 +191,6 @@ void run_start(struct session *s, uint32_t id, const void *m)
     runs->last_id++;
     struct start_ask *ask = mem_zalloc(sizeof(*ask));
     *ask = (struct start_ask){ session_refer(s, id), r };
-    outcheck(runs->flow, POOL_ONLINE, &(struct outcheck_ask){ .output = r->work.output, .uid = r->work.uid, .gid = r->work.gid }, checked_then, ask);
+    outcheck(runs->flow, POOL_ONLINE, &(struct outcheck_ask){ .output = r->work.output, .uid = r->work.uid, .gid = r->work.gid, .by_default = str_is_empty(x->output) },
+             checked_then, ask);
 }

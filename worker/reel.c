@@ -49,7 +49,8 @@ STAILQ_HEAD(slot_queue, slot);
 struct scanned {
     struct slot   *slots;
     size_t         n, cap;
-    bool           bad, missing, short_of;       /* short_of: of descriptors; the file may be good */
+    bool           bad, short_of;                /* short_of: of descriptors; the file may be good */
+    enum err_code  code;                         /* when it is bad */
     struct tf_err  why;
 };
 
@@ -150,13 +151,14 @@ static void file_scan(struct reel *r, size_t i)
 
     struct tf_file *f = open_file(path, &s->short_of, &s->why);
     if (f == NULL) {
+        s->code = err_of_errno(errno);           /* 0 where the file is there, but of the wrong kind */
         s->bad = !s->short_of;
-        s->missing = s->bad && access(path, F_OK) < 0 && errno == ENOENT;
         return;
     }
     while ((found = tf_file_next(f, &info, &s->why)) == 1)
         scanned_add(s, &info, path, i);
     s->bad = found < 0;
+    s->code = ERR_FAILED;
     tf_file_close(f);
 }
 
@@ -171,7 +173,7 @@ static void *scanner(void *arg)
 }
 
 static void add_bad(struct reel *r, const struct slot *s, const char *path, const struct tf_err *why,
-                    uint64_t tfs, bool missing)
+                    uint64_t tfs, enum err_code code)
 {
     size_t prefix = strlen(path);
     const char *text = why->text;
@@ -185,7 +187,7 @@ static void add_bad(struct reel *r, const struct slot *s, const char *path, cons
         text += prefix + 2;
     r->bad = mem_grow(r->bad, r->n_bad + 1, sizeof *r->bad);
     r->bad[r->n_bad++] = (struct reel_bad){
-        .path = path, .offset = why->offset, .text = mem_strdup(text), .tfs = tfs, .missing = missing,
+        .path = path, .offset = why->offset, .text = mem_strdup(text), .tfs = tfs, .code = code,
     };
 }
 
@@ -202,7 +204,7 @@ static int scan_collect(struct reel *r, struct err *e)
             r->largest = size > r->largest ? size : r->largest;
         }
         if (s->bad)
-            add_bad(r, NULL, r->conf.paths[i], &s->why, s->n, s->missing);
+            add_bad(r, NULL, r->conf.paths[i], &s->why, s->n, s->code);
     }
     return 0;
 }
@@ -476,7 +478,7 @@ static int slot_end(struct reel *r, struct slot *s, struct err *e)
     if (--r->n_playable == 0)
         r->head = r->fill = r->total;
     r->bad_bytes += s->tf.size;
-    add_bad(r, s, s->path, &s->why, 0, false);
+    add_bad(r, s, s->path, &s->why, 0, ERR_FAILED);
     return 0;
 }
 

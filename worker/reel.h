@@ -32,7 +32,7 @@ struct reel_bad {
     uint64_t    offset;                          /* in the file, where the damage is */
     char       *text;
     uint64_t    tfs;                             /* sound ones before it, which are played */
-    bool        missing;                         /* there is no such file */
+    enum err_code code;                          /* there is no such file, it may not be read, or ERR_FAILED */
 };
 
 /* A TF in memory. parts[i] is the i-th source's share, xxh3[i] its checksum. */

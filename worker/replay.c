@@ -362,15 +362,15 @@ static int memory_limit(struct replay *r, struct err *e)
 
 static int check_files(const struct replay *r, struct err *e)
 {
-    bool all_missing = true;
+    enum err_code all = ERR_NONE;
 
     if (check_bad(r, e) < 0)
         return -1;
     if (reel_tfs(r->reel) > 0)
         return 0;
     for (size_t i = 0; i < reel_bad_count(r->reel); i++)
-        all_missing = all_missing && reel_bad(r->reel, i)->missing;
-    return err_set(e, all_missing ? ERR_NOT_FOUND : ERR_FAILED,
+        all = err_common(all, reel_bad(r->reel, i)->code);
+    return err_set(e, all,
                    "none of %zu files has a time-frame that can be played", r->conf.n_paths);
 }
 

@@ -36,7 +36,24 @@ folder_of() { mkdir -p "$FARM/$2"; chown "$1:" "$FARM/$2"; chmod 700 "$FARM/$2";
 
   # what he cannot read or write himself nobody does for him
   run --separate-stderr by daemon sluice submit "$a" --output "$out_b"
-  [[ $status -eq 1 && $stderr == *"Permission denied"* ]]
+  [[ $status -eq 5 && $stderr == "sluice: $a: Permission denied" ]]
+  mkdir "$FARM/locked" "$FARM/sealed"; cp "$(sample 2)" "$FARM/locked/x.tf"; cp -r "$FARM/locked" "$FARM/sealed/in"
+  chmod 700 "$FARM/locked"; chmod 744 "$FARM/sealed"; echo "$a" >"$FARM/list"; echo "$a" >"$FARM/secret"; chmod 600 "$FARM/secret"
+  while read -r line; do
+    run --separate-stderr eval "by daemon sluice $line"
+    [[ $status -eq 5 && $stderr == *"Permission denied"* ]] || { echo "$line: $status $stderr"; false; }
+  done <<END
+submit $FARM/locked
+submit $FARM/locked/x.tf
+submit $FARM/sealed
+submit $a $FARM/locked $FARM/sealed
+submit --input $FARM/list
+submit --input $FARM/secret
+submit $a $FARM/locked --max-bad 1
+replay $a $FARM/locked/x.tf --output $out_b
+END
+  run --separate-stderr by daemon sluice submit "$a" "$FARM/gone.tf"
+  [ "$status" -eq 1 ]
   run --separate-stderr by daemon sluice submit "$b" --output "$out_a"
   [[ $status -eq 5 && $stderr == *"output folder $out_a"*"Permission denied"* ]]
   run --separate-stderr by daemon sluice submit "$b" --output "$out_a/deeper"
@@ -71,4 +88,21 @@ folder_of() { mkdir -p "$FARM/$2"; chown "$1:" "$FARM/$2"; chmod 700 "$FARM/$2";
   job=$(by nobody sluice submit "$a" --output "$out_a/again")
   sluice wait job "$job" --timeout 60s
   sluice check
+}
+
+@test "where the default folder of results is not for who submits or replays, he is told how to name another" {
+  [[ $EUID -eq 0 ]] || skip "only root can act as two users"
+  real_class 20
+  printf 'role shift { users = { "daemon" } }\n' >>"$FARM/conf"
+  daemon
+  sluice node add r1 --class real --pool async >/dev/null
+  worker r1 --
+  wait_until 20 is '.nodes[0].usable' true sluice nodes
+  file=$(file_of daemon x) out=$(folder_of root out)
+  for verb in submit replay; do
+    run --separate-stderr by daemon sluice $verb "$file"
+    [[ $status -eq 5 && $stderr == *"output folder $FARM/state/output"*"Permission denied; that is the default folder, --output DIR names another one" ]] || { echo "$verb: $status $stderr"; false; }
+    run --separate-stderr by daemon sluice $verb "$file" --output "$out"
+    [[ $status -eq 5 && $stderr == *"output folder $out"*"Permission denied" ]] || { echo "$verb: $status $stderr"; false; }
+  done
 }

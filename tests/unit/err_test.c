@@ -78,6 +78,20 @@ static void a_long_sentence_is_cut_at_a_character(void **state)
     }
 }
 
+static void a_code_of_several_is_theirs_or_none_of_them(void **state)
+{
+    (void)state;
+    assert_int_equal(err_of_errno(ENOENT), ERR_NOT_FOUND);
+    assert_int_equal(err_of_errno(EACCES), ERR_PERMISSION);
+    assert_int_equal(err_of_errno(EPERM), ERR_PERMISSION);
+    assert_int_equal(err_of_errno(EIO), ERR_FAILED);
+    assert_int_equal(err_of_errno(0), ERR_FAILED);
+    assert_int_equal(err_common(ERR_NONE, ERR_PERMISSION), ERR_PERMISSION);
+    assert_int_equal(err_common(ERR_PERMISSION, ERR_PERMISSION), ERR_PERMISSION);
+    assert_int_equal(err_common(ERR_PERMISSION, ERR_NOT_FOUND), ERR_FAILED);
+    assert_int_equal(err_common(ERR_FAILED, ERR_PERMISSION), ERR_FAILED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +100,7 @@ int main(void)
         cmocka_unit_test(a_prefix_may_name_the_error_itself),
         cmocka_unit_test(no_struct_is_no_crash),
         cmocka_unit_test(a_long_sentence_is_cut_at_a_character),
+        cmocka_unit_test(a_code_of_several_is_theirs_or_none_of_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
