@@ -117,15 +117,20 @@ fail:
 /* A farm that was up has a state: an empty one in its place would forget every mark without a word. */
 static int check_state(struct farm *f, struct err *e)
 {
-    char *state = farm_path(f, "state"), *id = farm_path(f, "state/state.id"), *run = farm_path(f, "run");
+    char *state = farm_path(f, "state"), *id = farm_path(f, "state/state.id"), *db = farm_path(f, "state/state.db"), *run = farm_path(f, "run");
     int r = 0;
 
     /* Folders in run/ are made when sluiced was ready; state.id is there from its first start on. */
-    if (access(id, F_OK) < 0 && errno == ENOENT && rmdir(run) < 0 && (errno == ENOTEMPTY || errno == EEXIST))
+    bool lost = access(id, F_OK) < 0 && errno == ENOENT && rmdir(run) < 0 && (errno == ENOTEMPTY || errno == EEXIST);
+    if (lost && access(db, F_OK) == 0)          /* copied by hand it would give numbers a second time */
+        r = err_set(e, ERR_STATE, "%s is there, but it is not the state that this farm had (no state.id is beside it); if it is a backup, have it put in place: "
+                    "mv %s FILE; sluiced --restore FILE --state %s", db, db, state);
+    else if (lost)
         r = err_set(e, ERR_STATE, "the state in %s is gone, though this farm was up before; put a backup in its place (mkdir -p %s; sluiced --restore FILE "
                     "--state %s), or remove %s to begin without nodes' marks, runs and jobs", state, state, state, run);
     free(state);
     free(id);
+    free(db);
     free(run);
     return r;
 }

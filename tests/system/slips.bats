@@ -157,7 +157,14 @@ END
   run --separate-stderr sluice up --dir "$FARM/farm" 3>&-
   [ "$status" -eq 4 ]
   [[ $stderr == *"the state in $FARM/farm/state is gone"* ]]
-  sluiced --restore "$FARM/copy.db" --state "$FARM/farm/state"
+  # a backup that was copied there by hand is no state of this farm: it is said so, and what is to be done is right
+  cp "$FARM/copy.db" "$FARM/farm/state/state.db"
+  db=$FARM/farm/state/state.db
+  run --separate-stderr sluice up --dir "$FARM/farm" 3>&-
+  [ "$status" -eq 4 ]
+  [ "$stderr" = "sluice: $db is there, but it is not the state that this farm had (no state.id is beside it); if it is a backup, have it put in place: mv $db FILE; sluiced --restore FILE --state $FARM/farm/state" ]
+  mv "$db" "$FARM/by-hand.db"
+  sluiced --restore "$FARM/by-hand.db" --state "$FARM/farm/state"
   farm_up
   is '.nodes[0].marks[0].reason' "bad fan" sluice nodes
 }
