@@ -27,10 +27,31 @@ static json_t *make_fill(const json_t *node)
     return size > 0 ? json_real(charged / size) : NULL;
 }
 
+enum { MARKS_SHOWN = 3 };
+
+/* A row has room for a few marks: those that block before the others, each in the order of their numbers; how many more there are is kept for the
+ * reason. Only where nobody asked for columns, or a program reads. */
+static void few_marks(json_t *node)
+{
+    json_t *marks = json_object_get(node, "marks"), *first = json_array(), *mark;
+    size_t n = json_array_size(marks), i;
+
+    for (int pass = 0; n > MARKS_SHOWN && pass < 2; pass++)
+        json_array_foreach(marks, i, mark)
+            if (str_equal(json_string_value(json_object_get(mark, "severity")), "block") == (pass == 0) && json_array_size(first) < MARKS_SHOWN)
+                json_array_append(first, mark);
+    if (n > MARKS_SHOWN) {
+        json_object_set(node, "marks", first);
+        json_object_set_new(node, "marks_more", json_integer((json_int_t)(n - MARKS_SHOWN)));
+    }
+    json_decref(first);
+}
+
 /* What a person wants to read next to the state: the marks' reasons, else the trouble, else the codes. */
 static json_t *make_reason(const json_t *node)
 {
     const json_t *marks = json_object_get(node, "marks"), *trouble = json_object_get(node, "trouble");
+    json_int_t more = json_integer_value(json_object_get(node, "marks_more"));
     json_t *list = json_array(), *mark;
     size_t i;
 
@@ -42,6 +63,8 @@ static json_t *make_reason(const json_t *node)
         else if (reason != NULL)
             json_array_append(list, json_object_get(mark, "reason"));
     }
+    if (more > 0)
+        json_array_append_new(list, json_sprintf("and %" JSON_INTEGER_FORMAT " more", more));
     if (json_array_size(list) == 0 && json_string_length(trouble) > 0)
         json_array_append(list, (json_t *)trouble);
     if (json_array_size(list) == 0)
@@ -267,10 +290,14 @@ static json_t *grouped(json_t *nodes)
 
 static int show_nodes(struct context *ctx, const struct args *a, Sluice__Nodes *n, struct err *e)
 {
-    json_t *nodes = message_list(&n->base, "nodes");
+    json_t *nodes = message_list(&n->base, "nodes"), *node;
+    size_t i;
     bool each = args_has(a, "one") || args_has(a, "long") || args_has(a, "reasons") || ctx->fields != NULL
              || ctx->mode == SHOW_JSON || ctx->mode == SHOW_JSONL;
 
+    if (ctx->mode == SHOW_TABLE && ctx->fields == NULL)
+        json_array_foreach(nodes, i, node)
+            few_marks(node);
     if (!each)
         return show_list(ctx, &groups, NULL, grouped(nodes), e);
     return show_list(ctx, &nodes_listing, args_has(a, "reasons") ? "name,state,mark,severity,mark_class,owner,age,reason" : args_has(a, "long") ? long_columns : NULL,

@@ -138,3 +138,21 @@ completed_names() {
   [ "$(quickest_ms)" -lt 50 ]
   kill -CONT "$PID_sluiced"
 }
+
+@test "nodes with many marks: a table shows three, what blocks first, and how many more there are; whoever asks for columns, or reads as a program, has all" {
+  for i in 1 2; do sluice mark n01 "note $i" --severity info; done >/dev/null
+  for i in 3 4 5 6 7 8; do sluice mark n01 "fault $i"; done >/dev/null
+  sluice mark n02 "one" >/dev/null; sluice mark n02 "two" >/dev/null; sluice mark n02 "three" --severity info >/dev/null
+  [ "$(sluice nodes -R --no-header | sed -E 's/ +$//; s/  +/|/g' | cut -d'|' -f1,3,4,8)" = "n01|3,4,5|block,block,block|fault 3,fault 4,fault 5,and 5 more
+n02|9,10,11|block,block,info|one,two,three" ]
+  for way in "" -N -l; do
+    sluice nodes $way >"$FARM/table"
+    grep -q ' fault 3,fault 4,fault 5,and 5 more$' "$FARM/table"
+    grep -q ' one,two,three$' "$FARM/table"
+  done
+  all="note 1,note 2,fault 3,fault 4,fault 5,fault 6,fault 7,fault 8"
+  [ "$(sluice nodes -R --parsable --no-header -n n01 | cut -d'|' -f8)" = "$all" ]
+  [ "$(sluice nodes -o marks --no-header -n n01)" = "$all" ]
+  is '.nodes[0].marks | map(.reason) | join(",")' "$all" sluice nodes -n n01
+  [ "$(sluice node show n01 | grep -cE '(note|fault) [1-8]')" -ge 8 ]
+}
