@@ -26,7 +26,7 @@ static const struct column columns[] = {
     { "nice" }, { "nice_from" }, { "nice_text" }, { "rate" }, { "remaining", NULL, AS_SECONDS },
     { "key" }, { "after" }, { "begin", NULL, AS_TIME }, { "classes" }, { "reruns" }, { "time_limit", NULL, AS_SECONDS }, { 0 },
 };
-static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,skipped,remaining,submitted,why",
+static const struct listing listing = { "jobs", columns, "id,name,owner,state,tasks,waiting,running,done,failed,cancelled,skipped,remaining,submitted,why",
                                         &sluice__job__descriptor };
 
 static const struct column task_columns[] = {

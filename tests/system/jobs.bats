@@ -242,3 +242,15 @@ job $b: cancelled, 0 of 1 TFs were done: 3 disks are full" sluice job cancel "$a
   ran "decode cpu 2 0 -; cluster cpu 2 2 no usable GPU"
   [[ "$(sluice job show "$id" -o ran --parsable -h)" == "decode on cpu: 2 TFs,cluster on cpu: 2 TFs, 2 fall-backs (no usable GPU"* ]]
 }
+
+@test "jobs: a cancelled job adds up on sight: its tasks are those waiting, running, done, failed and cancelled" {
+  farm_up --nodes mi50:1
+  id=$(sluice submit "$(samples)" --workflow none --hold)
+  sluice job cancel "$id" >/dev/null
+  run sluice wait job "$id" --timeout 20s
+  [ "$status" -eq 11 ]
+  # by the table as people have it
+  sluice jobs --all | awk 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    { print $at["TASKS"], $at["WAITING"] + $at["RUNNING"] + $at["DONE"] + $at["FAILED"] + $at["CANCELLED"], $at["CANCELLED"] }' >"$FARM/sum"
+  [ "$(cat "$FARM/sum")" = "3 3 3" ]
+}
