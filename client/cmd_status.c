@@ -70,11 +70,14 @@ static void print_escaped(const char *before, const char *text)
 static void print_run(const Sluice__Run *r)
 {
     char *word = message_enum_word(&sluice__run_state__descriptor, (int)r->state);
+    uint64_t without = r->queued + r->forming, with = r->in_flight > without ? r->in_flight - without : 0;       /* each in flight once */
 
     printf("  run %" PRIu64, r->id);
     print_escaped(" ", r->name);
-    printf(": %s, %" PRIu64 " done, %" PRIu64 " in flight, %" PRIu64 " queued, %" PRIu64 " failed, %" PRIu64 " lost\n", word, r->done,
-           r->in_flight, r->queued, r->failed, r->lost);
+    printf(": %s, %" PRIu64 " done, %" PRIu64 " with nodes, %" PRIu64 " queued, ", word, r->done, with, r->queued);
+    if (r->forming > 0)
+        printf("%" PRIu64 " forming, ", r->forming);
+    printf("%" PRIu64 " failed, %" PRIu64 " lost\n", r->failed, r->lost);
     free(word);
 }
 
@@ -93,10 +96,14 @@ static void print_job(const Sluice__Job *j)
 
 static void print_move(const Sluice__MoveInfo *m)
 {
+    char text[CLOCK_TEXT];
+
     printf("  move %" PRIu64, m->id);
     print_escaped(": ", m->node);
     print_escaped(" to ", m->to);
     print_escaped(", ", m->state);
+    if (m->has_at && str_equal(m->state, "pending"))
+        printf(", begins at %s", clock_rfc3339(m->at, text));
     printf("\n");
 }
 

@@ -99,3 +99,20 @@ END
   [ "$status" -eq 0 ]
   jq -e '.replay[0] | .tfs == 30 and .rate_achieved <= 10.1 and .rate_achieved < .rate_offered' <<<"$output"
 }
+
+@test "status: a move at a time says when, and of a run each time-frame in flight is counted once" {
+  farm_up --nodes mi50:2 --nominal mi50=1
+  sluice move mi50-002 --to async --when now+7h >/dev/null
+  at=$(json '.moves[0].at' sluice moves)
+  sluice status >"$FARM/status"
+  grep -qF "  move 1: mi50-002 to async, pending, begins at ${at:0:19}" "$FARM/status"
+  # nobody takes the six: all of them are queued, and none is anywhere else
+  sluice mark @all "nobody takes it" >/dev/null
+  sluice replay "$(sample 2)" --loop 6 --workflow none --in-flight 6 >/dev/null 2>&1 3>&- &
+  replay=$!
+  wait_until 20 is '.runs[0] | [.in_flight, .queued] | join(" ")' "6 6" sluice run show 1
+  sluice status >"$FARM/status"
+  grep -qE "^  run 1 replay: [a-z]+, 0 done, 0 with nodes, 6 queued, 0 failed, 0 lost" "$FARM/status"
+  sluice clear @all "they take it" >/dev/null
+  wait "$replay"
+}
