@@ -52,11 +52,14 @@ static void answer_run(struct session_ref ref, const struct run *r)
 
 static void answer_job(struct session_ref ref, const struct job *j)
 {
-    char text[200];
+    char text[300];
     int code = ERR_NONE;
 
-    snprintf(text, sizeof(text), "job %" PRIu64 ": %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " files skipped", j->work.id,
-             j->n[TASK_DONE], j->n[TASK_FAILED], j->n[TASK_CANCELLED], j->skipped_files);
+    size_t n = (size_t)snprintf(text, sizeof(text), "job %" PRIu64 ": %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " files skipped",
+                                j->work.id, j->n[TASK_DONE], j->n[TASK_FAILED], j->n[TASK_CANCELLED], j->skipped_files);
+    if (j->work.records > 0)
+        snprintf(text + n, sizeof(text) - n, "; results without their final name yet: %u, as their node or their disk is away (sluice why %" PRIu64 ")", j->work.records,
+                 j->work.id);
     if (j->state == SLUICE__JOB_STATE__JOB_CANCELLED)
         code = ERR_CANCELLED;
     else if (j->n[TASK_FAILED] || j->skipped_files)

@@ -309,7 +309,7 @@ static void unpublished_add(Sluice__Why *m, const struct job *j)
 {
     for (const struct node *n = j->work.records > 0 ? farm_first(j->jobs->d->farm) : NULL; n; n = n->hh.next) {
         if (has_unpublished(j, n))
-            line_count(m, "Unpublished", "results that are accepted have no final name yet: the node is away, and no other one finds them; they come with it, or are lost when it is retired", n);
+            line_count(m, "Unpublished", "results that are accepted have no final name yet: the node is away and no other one finds them, or their disk is; they come when it is back, and those of a node that is retired are lost", n);
     }
 }
 

@@ -172,6 +172,8 @@ accepted_and_killed() {
   wait_until 20 job_is "$ID" '[.state, .done, .failed] | map(tostring) | join(" ")' "done 1 0"
   wait_until 40 is '.jobs[0].why' Unpublished sluice job show "$ID"
   sluice why "$ID" --json >"$FARM/why"
+  run sluice wait job "$ID"
+  [[ $status -eq 0 && $output == *"results without their final name yet: 1,"* ]]
   jq -e '[.. | objects | select(.code? == "Unpublished") | .nodes] == [["n001"]]' "$FARM/why"
   [ "$(ls "$DISK" | grep -c "a[0-9]*-[0-9]*-j$ID\$")" -eq 2 ]
   fake_worker n001 "${IN_disk[@]}"
