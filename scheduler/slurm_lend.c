@@ -87,6 +87,7 @@ const char *slurm_waits_for(const struct node *n)
 {
     struct node_slurm *ns = n->slurm;
     bool to_us = ns != NULL && slurm_is_handed(n, POOL_ONLINE);
+    const char *silent = slurm_silent_s(n->d) > 0 ? "Slurm does not answer: " : "";
     char *out = ns == NULL ? NULL : ns->waits;
 
     if (ns == NULL)
@@ -105,15 +106,15 @@ const char *slurm_waits_for(const struct node *n)
     else if (ns->asked_for && ns->says == NULL)
         snprintf(out, 160, "Slurm does not know the node");
     else if (ns->says == NULL || ns->says->unknown || !ns->resv_heard)
-        snprintf(out, 160, "waiting for Slurm's word");
+        snprintf(out, 160, "%swaiting for Slurm's word", silent);
     else if (to_us && !ns->reserved)
-        snprintf(out, 160, "reservation sluice-%.63s is being made", n->name);
+        snprintf(out, 160, "%sreservation sluice-%.63s is being made", silent, n->name);
     else if (!to_us && ns->reserved)
-        snprintf(out, 160, "reservation sluice-%.63s is being removed", n->name);
+        snprintf(out, 160, "%sreservation sluice-%.63s is being removed", silent, n->name);
     else if (to_us && ns->says->busy)
-        snprintf(out, 160, "jobs of Slurm are there: %.60s", ns->says->state == NULL ? "?" : ns->says->state);
+        snprintf(out, 160, "%sjobs of Slurm are there: %.60s", silent, ns->says->state == NULL ? "?" : ns->says->state);
     else if (to_us && ns->n_jobs > 0)
-        snprintf(out, 160, "requeued jobs get their begin time");
+        snprintf(out, 160, "%srequeued jobs get their begin time", silent);
     str_mend(out, strlen(out));          /* cut to length, perhaps within a letter */
     return out;
 }

@@ -1439,7 +1439,7 @@ static void silence_keeps_nothing_of_ours_waiting(void **state)
         free(why);
     }
     assert_int_equal(node(f, "a1")->pool, POOL_ASYNC);   /* nobody's word, nobody's node */
-    assert_string_equal(slurm_waits_for(node(f, "a1")), "waiting for Slurm's word");
+    assert_string_equal(slurm_waits_for(node(f, "a1")), "Slurm does not answer: waiting for Slurm's word");
     say("how poll ok");
     say("how act ok");
     until_pool(f, "a1", "online");
