@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
+#include "counters.h"
 #include "farm_fixture.h"
 #include "mark.h"
 #include "mem.h"
@@ -1307,6 +1308,39 @@ static void a_lease_that_is_refused_keeps_no_mark_waiting(void **state)
     peer_close(p);
 }
 
+/* Accounting that refuses our account says so to people, and is not asked at each look. */
+static void a_lease_carries_the_account_and_says_when_it_is_refused(void **state)
+{
+    static const char said[] = "lease of node a1: Invalid account or account/partition combination specified (2045)";
+    struct fixture *f = *state;
+    char *text = conf_text(5), *more = mem_printf("%.*s account = tpc }\n", (int)(strrchr(text, '}') - text), text), *why, *how;
+    struct peer *p = person(f), *w = lent_worker(f, "a1");
+    bool queued;
+
+    free(text);
+    fx_conf(f, more);
+    free(more);
+    sluiced_reload(&f->d);
+    how = mem_printf("how lease 'error SlurmRefused %s'", said);
+    say(how);
+    free(how);
+    flow_double.tasks = 10;
+    until_alarm(f, "SlurmRefused", said);
+    assert_non_null(strstr(info(p, "a1")->trouble, said));
+    why = slurm_lease_why(node(f, "a1"), &queued);
+    assert_non_null(strstr(why, said));
+    assert_false(queued);
+    free(why);
+    fx_turn(f, 3.5);                     /* refused at 0, 1 and 3 s, and next at 7 s; one late start more or less */
+    assert_in_range(counters_get(f->d.counters, "slurm_commands_failed"), 2, 4);
+    say("how lease ok");                 /* the account was made */
+    until_world(f, "leases", "a1", "state", "running");
+    assert_true(world_has("leases", "a1", "account", "tpc"));
+    until_alarm(f, "SlurmRefused", NULL);
+    peer_close(w);
+    peer_close(p);
+}
+
 /* Wanted while Slurm was away, and not any more: nothing is said of it, and what is wanted still is asked for as soon as it is back. */
 static void what_is_wanted_no_more_is_no_trouble(void **state)
 {
@@ -1613,6 +1647,7 @@ int main(void)
         FARM(a_lease_is_had_while_there_is_work_and_given_back_then),
         FARM(a_lease_asks_for_the_features_of_its_class),
         FARM(a_lease_that_is_refused_keeps_no_mark_waiting),
+        FARM(a_lease_carries_the_account_and_says_when_it_is_refused),
         FARM(what_is_wanted_no_more_is_no_trouble),
         FARM(a_lease_that_slurm_loses_sends_its_tfs_elsewhere),
         FARM(a_node_with_a_lease_moves_when_its_tfs_have_left),
