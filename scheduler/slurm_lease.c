@@ -192,12 +192,13 @@ static void yield(struct node *n)
     }
 }
 
-/* A TF that is still there, or work that was there just now. */
+/* A TF that is still there, or work that was there just now; and while a move is being stored that will have the node reserved. */
 static bool keeps(const struct node *n)
 {
     const struct node_slurm *ns = n->slurm;
+    bool begins = n->move != NULL && move_is_executing(n->move) && !slurm_is_handed(n, POOL_ONLINE), worked = n->move == NULL && clock_mono_s() - ns->worked_at < idle_s;
 
-    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (ns->mode == SLURM_LEND && n->move == NULL && !ns->lease_over && clock_mono_s() - ns->worked_at < idle_s));
+    return ns->lease == LEASE_HELD && n->pool == POOL_ASYNC && (n->n_tfs > 0 || (ns->mode == SLURM_LEND && !ns->lease_over && (begins || worked)));
 }
 
 void slurm_leases_want(struct slurm *s)

@@ -29,8 +29,8 @@ static Sluice__Parking wanted(const struct node *n)
         return SLUICE__PARKING__DEVICES_PARK;
     if (n->pool == POOL_ONLINE)
         return SLUICE__PARKING__DEVICES_WORK;
-    if (slurm_is_handed(n, POOL_ONLINE) && ns->reserved && ns->lease_heard)      /* ours in a moment: nothing ends that would only be started again */
-        return ns->parking;
+    if (slurm_is_handed(n, POOL_ONLINE) && ns->lease_heard && (ns->reserved || (ns->lease == LEASE_HELD && !ns->lease_over)))
+        return ns->parking;              /* ours in a moment, and nobody else's until then: nothing ends that would only be started again */
     if (!ns->lease_heard)
         return SLUICE__PARKING__DEVICES_AS_THEY_ARE;
     if (ns->lease == LEASE_HELD)
