@@ -275,6 +275,18 @@ static int restored_file(const char *dir, const char *backup, const char *fresh,
     return rc < 0 ? -1 : db_id_write(dir, id, epoch, e);
 }
 
+/* A file that was put in the state's place by hand would be taken for the state that was there, with its numbers as the last that were given out. */
+static int refuse_own(const char *dir, const char *backup, const struct stat *st, struct err *e)
+{
+    char *path = db_path(dir, "state.db");
+    struct stat own;
+    int rc = stat(path, &own) < 0 || own.st_dev != st->st_dev || own.st_ino != st->st_ino ? 0 :
+             err_set(e, ERR_USAGE, "backup %s is the state itself: if it was put there by hand, move it elsewhere first", backup);
+
+    free(path);
+    return rc;
+}
+
 int db_restore(const char *dir, const char *backup, char **report, struct err *e)
 {
     struct str said = { 0 };
@@ -287,6 +299,8 @@ int db_restore(const char *dir, const char *backup, char **report, struct err *e
     int rc = access(backup, R_OK) == 0 && stat(backup, &st) == 0 ? 0 : err_errno(e, ERR_NOT_FOUND, "backup %s", backup);
     if (rc == 0 && !S_ISREG(st.st_mode))
         rc = err_set(e, ERR_FAILED, "backup %s: a regular file is wanted", backup);
+    if (rc == 0)
+        rc = refuse_own(dir, backup, &st, e);
     if (rc == 0)
         rc = restored_file(dir, backup, fresh, e);
     if (rc == 0)

@@ -36,6 +36,26 @@ milliseconds() { local start=${EPOCHREALTIME/./}; "$@" >/dev/null; echo $(((${EP
   grep '^{' "$FARM/workers.out" | jq -e '.losses == 0 and .accepted_twice == 0'
 }
 
+@test "a node that joins in mid-run takes part, one that leaves is done with it, and the run goes on" {
+  daemon
+  nodes_add 'n[001-003]'
+  workers 3 --seconds-per-tf 0.05 --buffer 64M
+  sluice move n003 --to async --wait --timeout 20s
+  run_start --sources 1
+  source_start --count 1 --hold --rate 60 --tfs 600 --size 1M
+  wait_until 30 done_at_least 50
+  done_by() { sluice run show "$RUN" --json | jq ".runs[0].nodes | map(select(.node == \"$1\") | .done) | add // 0"; }
+  [ "$(done_by n003)" -eq 0 ]
+  sluice move n003 --to online --wait --timeout 20s
+  joined() { [ "$(done_by n003)" -gt 0 ]; }
+  wait_until 20 joined
+  sluice move n001 --to async --wait --timeout 20s
+  left=$(done_by n001)
+  wait_until 60 done_at_least 600
+  [ "$(done_by n001)" -eq "$left" ]
+  run_settled
+}
+
 @test "who waits for the moves of hundreds of nodes gets the end of each" {
   daemon
   nodes_add 'n[001-600]'

@@ -205,6 +205,9 @@ END
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
     [[ $output == *"$file"* ]]
   done
+  run sluiced --restore "$FARM/farm/state/state.db" --state "$FARM/farm/state"
+  [ "$status" -eq 2 ]
+  [[ $output == *"is the state itself"*"move it elsewhere"* ]]
   farm_up
   is '.nodes[0].marks[0].reason' "bad fan" sluice nodes
 }

@@ -193,6 +193,30 @@ static void odd_texts_survive(void **state)
     conf_destroy(again);
 }
 
+/* Two users share the farm: each sets the nice levels of its own side. */
+static void the_sample_file_has_rules_for_both_users_of_the_farm(void **state)
+{
+    static const struct { const char *user; int min, max; } rules[] = { { "epn", 0, 10 }, { "epnasync", 10, 19 } };
+    const char *top = getenv("SLUICE_SRCDIR");
+    char path[4096];
+    struct err e = { 0 };
+    struct conf *c;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/etc/sluice.conf", top ? top : ".");
+    c = conf_read(path, &e);
+    if (c == NULL)
+        fail_msg("%s", e.text);
+    assert_int_equal(c->n_nice_rules, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(c->nice_rules[i].n_users, 1);
+        assert_string_equal(c->nice_rules[i].users[0], rules[i].user);
+        assert_int_equal(c->nice_rules[i].min, rules[i].min);
+        assert_int_equal(c->nice_rules[i].max, rules[i].max);
+    }
+    conf_destroy(c);
+}
+
 static void what_is_wrong_names_its_line(void **state)
 {
     static const struct { const char *text, *where, *words; } cases[] = {
@@ -298,6 +322,7 @@ int main(void)
         cmocka_unit_test(a_whole_file_is_read),
         cmocka_unit_test(what_is_shown_is_read_again),
         cmocka_unit_test(odd_texts_survive),
+        cmocka_unit_test(the_sample_file_has_rules_for_both_users_of_the_farm),
         cmocka_unit_test(what_is_wrong_names_its_line),
         cmocka_unit_test(a_broken_text_does_not_spoil_the_next),
         cmocka_unit_test(a_zero_byte_is_no_end),

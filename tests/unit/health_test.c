@@ -997,6 +997,32 @@ static void a_note_stays_where_the_brake_holds_back_what_is_worse(void **state)
 }
 
 /* B03, B05 with clear_automatic: the check takes back its own, the operator's mark keeps the node out. */
+static void memory_that_is_used_up_is_marked_until_there_is_enough(void **state)
+{
+    static const struct { uint64_t left; bool marked; } steps[] = {
+        { 2 << 20, false }, { (1 << 20) - 1, true }, { (1 << 20) + 10, true }, { 2 << 20, false },       /* a tenth more than is wanted ends it */
+    };
+    struct fixture *f = *state;
+    Sluice__Report r = SLUICE__REPORT__INIT;
+    struct peer *w, *p;
+    const Sluice__Node *n;
+
+    fx_conf(f, "class mi50 { devices = 1  shm = 1M }\nnode n1 { class = mi50 }\nhealth { clear_automatic = yes  memory_min = 1M }\n");
+    fx_start(f);
+    p = person(f);
+    w = simple_worker(f, "n1");
+    r.has_buffer_size = r.has_memory_free = true;
+    r.buffer_size = 1 << 20;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        r.memory_free = steps[i].left;
+        peer_tell(w, &r.base);
+        fx_turn(f, 0.1);
+        n = ask_node(p, "n1");
+        assert_int_equal(mark_by(n, "memory-left") != NULL, steps[i].marked);
+        assert_int_equal(n->usable, !steps[i].marked);
+    }
+}
+
 static void b03_b05_a_check_that_is_good_again_clears_its_own_mark_only(void **state)
 {
     struct fixture *f = *state;
@@ -1056,6 +1082,7 @@ int main(void)
         CASE(a_text_that_changes_all_the_time_is_no_event_each_time),
         CASE(what_comes_and_goes_stays_marked),
         CASE(a_note_stays_where_the_brake_holds_back_what_is_worse),
+        CASE(memory_that_is_used_up_is_marked_until_there_is_enough),
         CASE(b03_b05_a_check_that_is_good_again_clears_its_own_mark_only),
     };
 
