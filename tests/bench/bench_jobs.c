@@ -2,8 +2,9 @@
  *
  * The real sluiced and the real command; the workers are fake and take no time, so that what is measured is the account of the work. BENCH_TASKS (10^6) TFs,
  * a thousand a file, then BENCH_FILES (10^6) with a file each, while somebody else asks, marks and clears all the time; BENCH_DONE (50 000; 10^6 for the whole
- * of it) of them are done. beanstalkd, where it is installed, does as many cycles of put, reserve and delete with fsync as fit into 5 s on the same disk; Slurm,
- * where it is installed, an array of BENCH_ARRAY (1000) tasks that do nothing, on as many virtual nodes as there are workers (tests/slurm/array).
+ * of it) of them are done. beanstalkd, where it is installed, does 10^5 cycles of put, reserve and delete with fsync, or as many as fit into BENCH_PEER_S (5)
+ * seconds, on the same disk (TMPDIR); Slurm, where it is installed, an array of BENCH_ARRAY (1000) tasks that do nothing, on as many virtual nodes as there are
+ * workers (tests/slurm/array).
  */
 #include "config.h"
 
@@ -27,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { A_FILE = 1000, WORKERS = 16, LOOKS = 10 };
+enum { A_FILE = 1000, WORKERS = 16, LOOKS = 10, SLICES = 50, PEER_JOBS = 100000 };
 
 static uint64_t n_tasks = 1000000, n_files = 1000000, n_done = 50000;
 static struct program sluiced;
@@ -320,23 +321,24 @@ static void measure_submit_files(void)
 
 /* ---- done ---------------------------------------------------------------------------------- */
 
-struct point { double time, cpu, done; };
+struct point { double time, cpu, workers, done; };
 
-static struct point point(uint64_t id)
+static struct point point(uint64_t id, pid_t workers)
 {
     struct point p = { .done = job_number(id, "done") };
 
     p.time = now();
     p.cpu = bench_cpu(sluiced.pid);
+    p.workers = bench_cpu(workers);
     return p;
 }
 
-static struct point wait_done(uint64_t id, double wanted)
+static struct point wait_done(uint64_t id, pid_t workers, double wanted)
 {
     double until = now() + 600;
     struct point p;
 
-    while ((p = point(id)).done < wanted) {
+    while ((p = point(id, workers)).done < wanted) {
         if (now() > until)
             bench_die("the tasks are not done");
         bench_sleep(0.05);
@@ -344,30 +346,78 @@ static struct point wait_done(uint64_t id, double wanted)
     return p;
 }
 
-static double us_a_task(struct point a, struct point b)
+static double us_a_task(double seconds, const struct point *p)
 {
-    return (b.cpu - a.cpu) / (b.done - a.done) * 1e6;
+    return seconds / (p[1].done - p[0].done) * 1e6;
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof(v[0]), compare);
+    return v[n / 2];
+}
+
+/*
+ * The line of Theil and Sen through y at x (the median of the slopes of all pairs, then of what is left), which a slice that
+ * something else on the machine disturbed does not turn: its values at x = 0 and at `end`.
+ */
+static void line_through(const double *x, const double *y, double end, double *at_first, double *at_last)
+{
+    double slope[SLICES * (SLICES - 1) / 2], rest[SLICES], a;
+    size_t n = 0;
+
+    for (int i = 0; i < SLICES; i++) {
+        for (int k = 0; k < i; k++)
+            slope[n++] = (y[i] - y[k]) / (x[i] - x[k]);
+    }
+    a = median(slope, n);
+    for (int i = 0; i < SLICES; i++)
+        rest[i] = y[i] - a * x[i];
+    *at_first = median(rest, SLICES);
+    *at_last = *at_first + a * end;
+}
+
+/*
+ * Does a TF cost more when many are done? The machine's own speed drifts by tens of percent in half a minute, so the measure
+ * is the fake workers, which do for each TF what they did for the first, on the same cores in the same slice.
+ */
+static void measure_growth(const struct point *p)
+{
+    double done[SLICES], us[SLICES], ratio[SLICES], at_first, at_last;
+
+    for (int i = 0; i < SLICES; i++) {
+        done[i] = (p[i].done + p[i + 1].done) / 2;
+        us[i] = us_a_task(p[i + 1].cpu - p[i].cpu, p + i);
+        ratio[i] = us[i] / us_a_task(p[i + 1].workers - p[i].workers, p + i);
+    }
+    line_through(done, us, p[SLICES].done, &at_first, &at_last);
+    figure("processor time a TF, at the first", at_first, "us", 0, true);
+    figure("processor time a TF, at the last", at_last, "us", 0, true);
+    line_through(done, ratio, p[SLICES].done, &at_first, &at_last);
+    figure("the same over that of the workers, at the first", at_first, "", 0, true);
+    figure("the same over that of the workers, at the last", at_last, "", 0, true);
+    figure("at the last / at the first, the machine's drift taken out", at_last / at_first, "", 1.1, true);
 }
 
 static double measure_done(uint64_t id)
 {
     char *address = mem_printf("unix:%s", bench_socket), *count = mem_printf("%d", WORKERS), *nodes = mem_printf("n[001-%03d]", WORKERS);
-    double tenth = (double)n_done / 10, before = memory();
+    double before = memory();
+    struct point p[SLICES + 1];
 
     bench_command((const char *const[]){ "sluice", "node", "add", nodes, "--class", "fake", "--pool", "async", NULL });
     struct program workers = bench_daemon((const char *const[]){ "tests/fake/fake-worker", "--server", address, "--count", count, "--class", "fake",
                                           "--buffer", "337G", "--devices", "8", "--building-limit", "64", "--build-seconds", "0", "--seconds-per-tf", "0",
                                           "--ready-fd", "9", "--quiet", NULL });
     look_at_state("before");
-    struct point from = point(id);
+    p[0] = point(id, workers.pid);
     job_do("release", id);
-    struct point first = wait_done(id, tenth), late = wait_done(id, 9 * tenth), last = wait_done(id, (double)n_done);
-    double rate = last.done / (last.time - from.time);
-    printf("%.0f TFs done by %d fake workers\n", last.done, WORKERS);
+    for (int i = 1; i <= SLICES; i++)
+        p[i] = wait_done(id, workers.pid, (double)n_done * i / SLICES);
+    double rate = p[SLICES].done / (p[SLICES].time - p[0].time);
+    printf("%.0f TFs done by %d fake workers\n", p[SLICES].done, WORKERS);
     figure("durable completions", rate, "a second", 10000, false);
-    figure("processor time a TF, first tenth", us_a_task(from, first), "us", 0, true);
-    figure("processor time a TF, last tenth", us_a_task(late, last), "us", 0, true);
-    figure("last tenth / first tenth", us_a_task(late, last) / us_a_task(from, first), "", 1.1, true);
+    measure_growth(p);
     look(id);
     json_decref(bench_end(&workers, "fake-worker"));
     figure("sluiced's memory, more than before", (memory() - before) / (double)n_done, "bytes a TF done", 200, true);
@@ -400,9 +450,10 @@ static int beanstalkd_connect(unsigned short port)
 static uint64_t ask(FILE *f, const char *text, const char *word)
 {
     char line[256];
-    size_t n = strlen(word);
+    size_t n = strlen(word), length = strlen(text);
 
-    if (fputs(text, f) < 0 || fflush(f) != 0 || fgets(line, sizeof(line), f) == NULL || strncmp(line, word, n) != 0)
+    /* a command is one write: as several, each would wait for the acknowledgement of the one before */
+    if (send(fileno(f), text, length, MSG_NOSIGNAL) != (ssize_t)length || fgets(line, sizeof(line), f) == NULL || strncmp(line, word, n) != 0)
         bench_die("beanstalkd");
     return strtoull(line + n, NULL, 10);
 }
@@ -440,16 +491,17 @@ static void measure_beanstalkd(double ours)
         _exit(127);
     }
     int fd = beanstalkd_connect(port);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
     if (f == NULL)
         bench_die("beanstalkd does not answer");
-    setvbuf(f, NULL, _IOLBF, 4096);
-    double from = now();
-    while (now() - from < 5) {
+    const char *most = getenv("BENCH_PEER_S");
+    double from = now(), seconds = most ? strtod(most, NULL) : 5;
+    while (n < PEER_JOBS && now() - from < seconds) {
         cycle(f);
         n++;
     }
     double rate = (double)n / (now() - from);
+    printf("%" PRIu64 " jobs through beanstalkd\n", n);
     figure("beanstalkd -f0: put, reserve, delete", rate, "a second", 0, true);
     figure("sluiced / beanstalkd", ours / rate, "", 0, true);
     fclose(f);

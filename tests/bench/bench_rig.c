@@ -21,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/sluice-bench.XXXXXX", *bin;
+static char *dir, *bin;
 char *bench_socket;
 
 void bench_die(const char *what)
 {
-    fprintf(stderr, "bench: %s: %s (files in %s)\n", what, strerror(errno), dir);
+    fprintf(stderr, "bench: %s: %s (files in %s)\n", what, strerror(errno), dir ? dir : "-");
     exit(1);
 }
 
@@ -158,6 +158,8 @@ void bench_open(const char *self)
     bin = realpath(self, NULL);
     for (int up = 0; bin && up < 3 && (slash = strrchr(bin, '/')); up++)     /* tests/bench/NAME, the build tree above it */
         *slash = '\0';
+    const char *above = getenv("TMPDIR");
+    dir = mem_printf("%s/sluice-bench.XXXXXX", above ? above : "/tmp");
     if (bin == NULL || mkdtemp(dir) == NULL)
         bench_die(dir);
     if (getrlimit(RLIMIT_NOFILE, &many) == 0) {

@@ -122,6 +122,7 @@ reader() {
 }
 log_size() { metric sluice_state_log_bytes; }
 log_below() { [[ $(log_size) -lt $1 ]] || { log_size; return 1; }; }
+pace() { sleep "$(awk -v from="$1" -v s="$2" -v now="$EPOCHREALTIME" 'BEGIN { d = from + s - now; print (d > 0 ? d : 0) }')"; }      # what is left of s seconds
 rounds() { for _ in $(seq "$1"); do sluice mark 'n[001-300]' "$reason"; sluice clear 'n[001-300]' "$reason" --repeat-ok; done >/dev/null; }
 log_is_large() { rounds 3; alarm StateLogGrows; }
 
@@ -137,12 +138,12 @@ log_is_large() { rounds 3; alarm StateLogGrows; }
   sluice node history n001 >/dev/null; sluice dump >/dev/null
   rounds 5
   wait_until 10 log_below $((5 << 20))
-  # an hour in soak
+  # an hour in soak, with 500 changes a second
   touch "$FARM/hold"; : >"$FARM/reader.out"
   background reader reader
   wait_until 20 grep -q held "$FARM/reader.out"
   until_s=$((SECONDS + ${SLUICE_SOAK:+3600} + 0))
-  while [[ $SECONDS -lt $until_s ]]; do rounds 1; done
+  while [[ $SECONDS -lt $until_s ]]; do from=$EPOCHREALTIME; rounds 1; pace "$from" 1.2; done
   wait_until 120 log_is_large
   [[ $(alarm StateLogGrows) =~ "the write-ahead log has "[0-9]+" MiB: somebody keeps a read transaction open" ]]
   large=$(log_size)
