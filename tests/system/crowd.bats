@@ -237,7 +237,7 @@ people_start() { start people -- "$FAKES/fake-people" --server "unix:$SLUICE_SOC
 people_end() { kill -TERM "$PID_people"; wait_until 10 ended "$PID_people"; ASKED=$(grep '^{' "$FARM/people.out" | tail -n 1); echo "$ASKED"; }
 asked() { jq -e "$1" <<<"$ASKED"; }
 # turnaround: [median, 99 of 100] in ms from a TF's announcement to its release, all of it through sluiced.
-turnaround() { run_start --sources 1; feed --count 1 --rate 175 --tfs "$(scaled 700)" --size 7M; TURN=$(jq -c '[.turnaround_ms.p50, .turnaround_ms.p99]' <<<"$output"); settled; }
+turnaround() { run_start --sources 1; feed --count 1 --rate 351 --tfs "$(scaled 1400)" --size 7M; TURN=$(jq -c '[.turnaround_ms.p50, .turnaround_ms.p99]' <<<"$output"); settled; }
 
 # as_alone [OPTION...]: beside people TFs take less than twice as long as alone. Both are measured up to three times, for the machine has other things to do;
 # people are left there.
